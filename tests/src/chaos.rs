@@ -6,4 +6,5 @@ pub mod looks;
 pub mod objects;
 pub mod programs;
 pub mod proxy;
+pub mod run;
 pub mod trouble;

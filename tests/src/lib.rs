@@ -7,6 +7,7 @@ pub mod chaos;
 pub mod claim_records;
 pub mod cloud;
 pub mod cri;
+pub mod definitions;
 pub mod egress;
 pub mod installed;
 pub mod moves;

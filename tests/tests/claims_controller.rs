@@ -9,7 +9,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
-use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::claims::{IPAMClaim, KUBEVIRT_FINALIZER};
@@ -18,6 +17,7 @@ use tenure_controller::{Settings, Timing};
 use tenure_controller_testbed as bed;
 use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tenure_testbed::wait::PATIENCE;
+use tenure_tests::definitions::{define, established};
 
 use bed::claims::{CLUSTER, claim, claim_with, claiming, claims, delete_claim, given, import, refused};
 use bed::machines::{
@@ -41,16 +41,11 @@ const A_SECOND: Duration = Duration::from_millis(1_050);
 async fn plane() -> Result<(ControlPlane, Client)> {
     let plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let client = plane.client()?;
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let ours = || tenure_api::crds().into_iter().filter(|crd| crd.name_any() != CLAIMS);
-    for crd in ours() {
-        definitions.create(&PostParams::default(), &crd).await?;
-    }
+    let ours = tenure_api::crds().into_iter().filter(|crd| crd.name_any() != CLAIMS);
+    define(&client, ours).await?;
     define_attachments(&client).await;
     define_machines(&client).await;
-    for crd in ours().chain([attachment_crd()]) {
-        established(&client, &crd.name_any()).await?;
-    }
+    established(&client, &attachment_crd().name_any()).await?;
     for plural in ["virtualmachines", "virtualmachineinstances"] {
         established(&client, &format!("{plural}.kubevirt.io")).await?;
     }
@@ -58,19 +53,10 @@ async fn plane() -> Result<(ControlPlane, Client)> {
     Ok((plane, client))
 }
 
-async fn established(client: &Client, name: &str) -> Result<()> {
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let established = await_condition(definitions, name, conditions::is_crd_established());
-    tokio::time::timeout(PATIENCE, established).await.with_context(|| format!("waiting for {name}"))??;
-    Ok(())
-}
-
 /// With a network of each kind, and the definition of claims as the controller would bring it.
 async fn with_networks() -> Result<(ControlPlane, Client)> {
     let (plane, client) = plane().await?;
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    definitions.create(&PostParams::default(), &tenure_api::claims::crd()).await?;
-    established(&client, CLAIMS).await?;
+    define(&client, [tenure_api::claims::crd()]).await?;
     for name in ["node1", "node2"] {
         node(&client, name).await;
     }

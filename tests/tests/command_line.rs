@@ -2,6 +2,7 @@
 //! Needs root and iproute2.
 
 use serde_json::{Value, json};
+use tenure_testbed::wait::{PATIENCE, until};
 use tenure_tests::alone::Alone;
 
 const TENURE: &str = env!("CARGO_BIN_EXE_bed-tenure");
@@ -67,4 +68,47 @@ fn pools_blocks_holders_and_a_broken_route_are_seen_on_one_host() {
     assert_eq!(code, Some(1), "{text}{notes}");
     let expected = format!(": {}: is held by ", addresses[0]);
     assert!(text.starts_with("kernel: node ") && text.contains(&expected), "{text}");
+}
+
+#[test]
+fn a_block_that_drains_serves_nobody_new_and_is_returned_when_its_last_pod_has_ended() {
+    let spec = json!({"blockSizeBits": 2, "subnets": [{"ipv4": "10.71.0.0/24"}], "cooling": "1s"});
+    let alone = Alone::running(&spec);
+    let (stays, late) = (alone.pod("stays"), alone.pod("late"));
+    let first = alone.attach("ADD", &stays, &config()).address().to_string();
+    assert_eq!(first, "10.71.0.0");
+    let (code, text, notes) = tenure(&alone, &["drain", "default-0"]);
+    assert_eq!(code, Some(0), "{notes}");
+    assert!(text.starts_with("block default-0 of node ") && text.contains(" drains: 1 holders"), "{text}");
+    until("the agent to see the mark", || {
+        let (_, text, _) = tenure(&alone, &["node", "-o", "json"]);
+        let node: Value = serde_json::from_str(&text).unwrap();
+        let block = node["blocks"].as_array().unwrap().iter().find(|it| it["name"] == "default-0").cloned();
+        (block.unwrap()["usable"] == false).then_some(())
+    });
+    let second = alone.attach("ADD", &late, &config()).address().to_string();
+    assert!(!["10.71.0.0", "10.71.0.1", "10.71.0.2", "10.71.0.3"].contains(&second.as_str()), "{second}");
+    alone.host.ping(first.parse().unwrap(), PATIENCE).unwrap();
+    alone.attach("DEL", &stays, &config()).result();
+    let (code, text, notes) = tenure(&alone, &["drain", "default-0", "--wait", "5m"]);
+    assert_eq!((code, text.as_str()), (Some(0), "block default-0 is returned\n"), "{notes}");
+    alone.host.ping(second.parse().unwrap(), PATIENCE).unwrap();
+}
+
+#[test]
+fn what_somebody_broke_on_one_host_is_repaired_and_its_pods_do_not_notice() {
+    let spec = json!({"blockSizeBits": 4, "subnets": [{"ipv4": "10.72.0.0/24"}]});
+    let alone = Alone::running(&spec);
+    let pod = alone.pod("a");
+    let address = alone.attach("ADD", &pod, &config()).address();
+    alone.host.ip(&format!("route del {address} table 116\n")).unwrap();
+    let (code, text, notes) = tenure(&alone, &["check", "--settle", "200ms"]);
+    assert_eq!(code, Some(1), "{text}{notes}");
+    // A route is the agent's: `repair` waits until it is there again.
+    let (code, text, notes) = tenure(&alone, &["repair", "--yes", "--settle", "200ms", "--wait", "5m"]);
+    assert_eq!(code, Some(0), "{text}{notes}");
+    assert!(text.contains("    nothing to do: the node's agent repairs what it sees twice"), "{text}");
+    alone.host.ping(address, PATIENCE).unwrap();
+    let (code, text, notes) = tenure(&alone, &["check"]);
+    assert_eq!(code, Some(0), "{text}{notes}");
 }

@@ -3,12 +3,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Event;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, PostParams};
-use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tenure_api::coil::{AddressPool, BlockRequest, FINALIZER};
@@ -17,7 +15,7 @@ use tenure_controller_testbed as bed;
 use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions, Part};
 use tenure_testbed::faults::{Calls, Faults, Rule};
-use tenure_testbed::wait::PATIENCE;
+use tenure_tests::definitions::define;
 
 use bed::{
     Running, all_served, answer, ask, blocks, check_blocks, delete_node, node, orphan, pool, pools, requests,
@@ -33,15 +31,7 @@ const ACCOUNT: &str = "system:serviceaccount:kube-system:tenure-controller";
 async fn plane(options: ControlPlaneOptions) -> Result<(ControlPlane, Client)> {
     let plane = ControlPlane::start(options).await?;
     let client = plane.client()?;
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for crd in tenure_api::crds() {
-        let name = crd.name_any();
-        definitions.create(&PostParams::default(), &crd).await.with_context(|| format!("creating {name}"))?;
-        let established = await_condition(definitions.clone(), &name, conditions::is_crd_established());
-        tokio::time::timeout(PATIENCE, established)
-            .await
-            .with_context(|| format!("waiting for {name}"))??;
-    }
+    define(&client, tenure_api::crds()).await?;
     plane.kubectl(&["apply", "-f", MANIFESTS]).await?;
     Ok((plane, client))
 }

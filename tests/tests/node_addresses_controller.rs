@@ -6,19 +6,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::{Event, Node, ServiceAccount};
+use k8s_openapi::api::core::v1::{Event, Node};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::nmstate::{NodeIPPool, NodeNetworkConfigurationEnactment, NodeNetworkConfigurationPolicy};
-use tenure_controller::{ClaimSettings, Controller, Settings};
-use tenure_handles::SystemClock;
 use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tenure_testbed::wait::eventually;
+use tenure_tests::definitions::deploy_with_controller;
 use tokio_util::sync::CancellationToken;
 
-const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
 /// The seed's pools and policy, with the typing errors corrected.
 const SEED: &str = r#"
 apiVersion: nmstate.io/v1
@@ -80,21 +77,8 @@ impl Bed {
     async fn start() -> Result<Self> {
         let plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
         let admin = plane.client()?;
-        plane.kubectl(&["apply", "-k", DEPLOY]).await?;
-        plane.kubectl(&["wait", "crd", "--all", "--for=condition=Established", "--timeout=300s"]).await?;
-        let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), "kube-system");
-        let granted = accounts
-            .create_token_request("tenure-controller", &PostParams::default(), &TokenRequest::default())
-            .await?;
-        let client = plane.client_with_token(&granted.status.context("a token")?.token)?;
-        let usual = Settings::new("test");
-        let settings = Settings {
-            missing_node_rest: Duration::from_secs(1),
-            claims: ClaimSettings { cooling: Duration::from_mins(5), ..usual.claims.clone() },
-            ..usual
-        };
         let stop = CancellationToken::new();
-        let running = tokio::spawn(Controller::new(client, SystemClock, settings).run(stop.clone()));
+        let running = deploy_with_controller(&plane, stop.clone()).await?;
         let agents = tokio::spawn(play_agents(admin.clone()));
         let bed = Self { plane, admin, stop, running, agents };
         // The controller defines the two kinds that it shares with others.

@@ -7,9 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tenure_controller::{Settings, Timing, Whereabouts};
@@ -17,7 +15,7 @@ use tenure_controller_testbed as bed;
 use tenure_handles::{Clock, SystemClock};
 use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tenure_testbed::faults::{Calls, Faults, Rule, Verb};
-use tenure_testbed::wait::PATIENCE;
+use tenure_tests::definitions::{define, established};
 
 use bed::ranges::{
     attach, attachment_crd, condition, define_attachments, delete_pod, detach, given, ledger, ledgers, phase,
@@ -32,21 +30,9 @@ const ACCOUNT: &str = "system:serviceaccount:kube-system:tenure-controller";
 async fn plane(options: ControlPlaneOptions) -> Result<(ControlPlane, Client)> {
     let plane = ControlPlane::start(options).await?;
     let client = plane.client()?;
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for crd in tenure_api::crds() {
-        let name = crd.name_any();
-        definitions.create(&PostParams::default(), &crd).await.with_context(|| format!("creating {name}"))?;
-        established(&client, &name).await?;
-    }
+    define(&client, tenure_api::crds()).await?;
     plane.kubectl(&["apply", "-f", &format!("{DEPLOY}/controller/rbac.yaml")]).await?;
     Ok((plane, client))
-}
-
-async fn established(client: &Client, name: &str) -> Result<()> {
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let established = await_condition(definitions, name, conditions::is_crd_established());
-    tokio::time::timeout(PATIENCE, established).await.with_context(|| format!("waiting for {name}"))??;
-    Ok(())
 }
 
 /// With attachment definitions, too.

@@ -22,7 +22,7 @@ use crate::step::{cargo_command, root, say, timed};
 const LANES: usize = 3;
 /// The longest ones start first, so that the end is not a wait for one of them; whole clusters do not all
 /// start at once.
-const LONG: [&str; 24] = [
+const LONG: [&str; 25] = [
     "egress",
     "cloud_cluster",
     "claims_cluster",
@@ -32,6 +32,7 @@ const LONG: [&str; 24] = [
     "claims_controller",
     "whereabouts_cluster",
     "whereabouts_crowd",
+    "scale",
     "network_manager",
     "node_addresses_cluster",
     "node_addresses_together",
@@ -65,11 +66,16 @@ impl Program {
 /// Where a randomized test says how to replay it.
 const SEED: &str = "TENURE_SEED";
 
-/// Builds the tests of a package and runs them, file by file, with these arguments. All are run, even after a
-/// failure.
-pub(crate) fn test(what: &str, package: &str, arguments: &[String]) -> Result<()> {
+/// Builds the tests of a package, with these variables in cargo's environment, and runs them, file by file, with these
+/// arguments. All are run, even after a failure.
+pub(crate) fn test(
+    what: &str,
+    package: &str,
+    arguments: &[String],
+    variables: &[(String, String)],
+) -> Result<()> {
     timed(what, || {
-        let mut programs = build(package)?;
+        let mut programs = timed(&format!("build {package}"), || build(package, variables))?;
         programs.sort_by_key(|program| {
             let long = LONG.iter().position(|name| *name == program.name);
             (long.unwrap_or(LONG.len()), program.name.clone())
@@ -117,11 +123,13 @@ fn printed_seed(text: &str) -> Option<String> {
     (!digits.is_empty()).then_some(digits)
 }
 
-/// Builds the tests, and reads the results from cargo's messages.
-fn build(package: &str) -> Result<Vec<Program>> {
+/// Builds the tests, and reads the results from cargo's messages. All packages are built, because dependencies of one package
+/// alone have fewer features: half of the workspace would be built again.
+fn build(package: &str, variables: &[(String, String)]) -> Result<Vec<Program>> {
     let built = cargo_command()
         .args(["test", "--quiet", "--no-run", "--message-format", "json-render-diagnostics"])
-        .args(["--package", package])
+        .arg("--workspace")
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .current_dir(root())
         .stderr(Stdio::inherit())
         .output()
@@ -131,6 +139,9 @@ fn build(package: &str) -> Result<Vec<Program>> {
     let programs = messages.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
         let is_test = message["profile"]["test"].as_bool()?;
+        // `path+file:///…/tests#tenure-tests@0.1.0`
+        let id = message["package_id"].as_str()?;
+        let is_test = is_test && id.rsplit('#').next()?.split('@').next() == Some(package);
         let name = message["target"]["name"].as_str()?.to_owned();
         let executable = message["executable"].as_str().filter(|_| is_test)?.into();
         Some(Program { name, executable })

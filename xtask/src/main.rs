@@ -44,6 +44,12 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Run many nodes' agents and the controller against one API server, and say what everything costs
+    Scale {
+        /// Passed on to the run; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run case files of peers' answers (default: the copy in the repository)
     Conformance {
         /// Case files in the format of `crates/conformance/README.md`
@@ -89,6 +95,7 @@ fn main() -> ExitCode {
         Verb::Test { filter } => verbs::test(&filter),
         Verb::Ci => verbs::ci(),
         Verb::Bench { arguments } => verbs::bench(&arguments),
+        Verb::Scale { arguments } => verbs::scale(&arguments),
         Verb::Conformance { files } => verbs::conformance(&files),
         Verb::Fuzz { targets, seconds } => fuzz::fuzz(&targets, seconds),
         Verb::Crds { check } => verbs::crds(check),

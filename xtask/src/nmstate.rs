@@ -7,22 +7,17 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::image::{TERSE, have_target, variables};
-use crate::step::{cargo, cargo_with, root, target_directory};
+use crate::step::{Variables, cargo, cargo_with, clippy, root, target_directory};
 
 /// The program.
 pub(crate) const NAME: &str = "tenure-nmstate";
 /// The profile in which tests use it.
 const QUICK: &str = "quick";
-/// Clippy as the compiler of a workspace, with `-D warnings` as `cargo clippy` hands it to its driver.
-pub(crate) const CLIPPY: [(&str, &str); 2] = [
-    ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver"),
-    ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"),
-];
 
 /// Builds the static program; returns its path.
 pub(crate) fn build(profile: &str) -> Result<PathBuf> {
     let target = target()?;
-    run("build the helper of NetworkManager", &["build"], profile, &target, &[])?;
+    run("build the helper of NetworkManager", &["build"], profile, &target, Vec::new())?;
     Ok(target_directory().join(target).join(profile).join(NAME))
 }
 
@@ -30,33 +25,30 @@ pub(crate) fn build(profile: &str) -> Result<PathBuf> {
 pub(crate) fn build_peer() -> Result<PathBuf> {
     const PROFILE: &str = "release";
     let target = target()?;
-    run("build the peer of node addresses", &["build", "--example", "kernel"], PROFILE, &target, &[])?;
+    run("build the peer of node addresses", &["build", "--example", "kernel"], PROFILE, &target, Vec::new())?;
     Ok(target_directory().join(target).join(PROFILE).join("examples/kernel"))
 }
 
-/// Checks format and lints.
-///
-/// Clippy runs as the compiler of the program, in the build that the image of tests uses: `cargo clippy` would check a
-/// hundred dependencies that are built anyway.
+/// Checks format and lints, in the build that the image of tests uses.
 pub(crate) fn check() -> Result<()> {
     let manifest = manifest();
     cargo("check the helper's format", &["fmt", "--manifest-path", &manifest, "--check"], &[])?;
-    run("check the helper's lints", &["build", "--all-targets"], QUICK, &target()?, &CLIPPY)
+    run("check the helper's lints", &["build", "--all-targets"], QUICK, &target()?, clippy())
 }
 
 /// Runs its own tests.
 pub(crate) fn test() -> Result<()> {
-    run("test the helper", &["test"], QUICK, &target()?, &[])
+    run("test the helper", &["test"], QUICK, &target()?, Vec::new())
 }
 
-fn run(what: &str, verb: &[&str], profile: &str, target: &str, more: &[(&str, &str)]) -> Result<()> {
+fn run(what: &str, verb: &[&str], profile: &str, target: &str, more: Variables) -> Result<()> {
     let (manifest, directory) = (manifest(), target_directory().display().to_string());
     let mut arguments = verb.to_vec();
     arguments.extend(["--quiet", "--locked", "--manifest-path", &manifest, "--target-dir", &directory]);
     arguments.extend(["--profile", profile, "--target", target]);
     // The same flags as for the daemons: with others, the two builds would invalidate each other in the directory they share.
     let mut variables = variables(target, &[TERSE]);
-    variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    variables.extend(more);
     cargo_with(what, &arguments, &[], &variables)
 }
 

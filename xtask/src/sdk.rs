@@ -3,8 +3,7 @@
 
 use anyhow::Result;
 
-use crate::nmstate::CLIPPY;
-use crate::step::{cargo, cargo_with, root, target_directory};
+use crate::step::{cargo, cargo_with, clippy, root, target_directory};
 
 /// Checks format and lints, and runs the tests.
 pub(crate) fn test() -> Result<()> {
@@ -13,7 +12,6 @@ pub(crate) fn test() -> Result<()> {
     let directory = target_directory().join("sdk").display().to_string();
     let of = ["--quiet", "--locked", "--manifest-path", &manifest, "--target-dir", &directory];
     cargo("check the format", &["fmt", "--manifest-path", &manifest, "--check"], &[])?;
-    let clippy = CLIPPY.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    cargo_with("check the lints", &[&["build", "--tests"], &of[..]].concat(), &[], &clippy)?;
+    cargo_with("check the lints", &[&["build", "--tests"], &of[..]].concat(), &[], &clippy())?;
     cargo("test the fake with Google's SDK", &[&["test"], &of[..]].concat(), &[])
 }

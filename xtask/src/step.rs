@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -48,6 +49,33 @@ pub(crate) fn cargo_command() -> Command {
         }
     }
     command
+}
+
+/// Variables of cargo's environment.
+pub(crate) type Variables = Vec<(String, String)>;
+
+/// Lets clippy compile the crates of a workspace, with `-D warnings` as `cargo clippy` passes it to its driver. What it compiles can be
+/// run: `cargo clippy` would check every dependency that is built for the tests anyway. All builds that are to share files need
+/// the same variables.
+pub(crate) fn clippy() -> Variables {
+    let variables = [
+        ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver"),
+        ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"),
+    ];
+    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+/// Does both at the same time, and fails if one of them does.
+pub(crate) fn both(
+    aside: impl FnOnce() -> Result<()> + Send,
+    here: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    thread::scope(|scope| {
+        let aside = scope.spawn(aside);
+        let outcome = here();
+        let other = aside.join().unwrap_or_else(|_| bail!("a step panicked"));
+        outcome.and(other)
+    })
 }
 
 /// Runs cargo with `arguments` in the workspace's root as one timed step.

@@ -8,10 +8,15 @@ use anyhow::{Context, Result, ensure};
 use crate::image::{Built, image, programs};
 use crate::lanes;
 use crate::nmstate;
-use crate::step::{cargo, cargo_with, root, target_directory, timed};
+use crate::step::{both, cargo, cargo_with, clippy, root, target_directory, timed};
 
 /// The recorded answers of peers that every test run compares with.
 const CASES: &str = "crates/conformance/cases";
+
+/// Steps that more than one command has.
+const SETUP: &str = "install and build what the tests need";
+const CRDS: &str = "check that deploy/crds is up to date";
+const CHECK_CRDS: [&str; 2] = ["--check", "deploy/crds"];
 
 /// The programs of the demo: the first finds the others beside it.
 const PROGRAMS: [&str; 5] = ["tenure", "tenured", "tenure-controller", "tenure-cni", "tenure-egress"];
@@ -27,9 +32,14 @@ pub(crate) fn demo(arguments: &[String]) -> Result<()> {
 
 /// Builds one of our tools with the features of the whole workspace, like the tests, so that nothing is built twice, and
 /// runs it.
-fn tool(what: &str, program: &str, arguments: &[String]) -> Result<()> {
-    cargo(&format!("build {program}"), &["build", "--quiet", "--workspace", "--bin", program], &[])?;
+fn tool(what: &str, program: &str, arguments: &[String], variables: &[(String, String)]) -> Result<()> {
+    build(program, variables)?;
     run(what, program, arguments)
+}
+
+fn build(program: &str, variables: &[(String, String)]) -> Result<()> {
+    let arguments = ["build", "--quiet", "--workspace", "--bin", program];
+    cargo_with(&format!("build {program}"), &arguments, &[], variables)
 }
 
 /// Runs a program that cargo has built.
@@ -44,23 +54,39 @@ fn run(what: &str, program: &str, arguments: &[String]) -> Result<()> {
 }
 
 pub(crate) fn test(filter: &[String]) -> Result<()> {
-    timed("install, build and run every test", || {
-        setup()?;
-        cargo("test all that needs no other program", &["test", "--quiet"], &[])?;
-        image("quick")?;
-        nmstate::test()?;
-        lanes::test("test on the real API server and cluster", "tenure-tests", filter)
-    })
+    timed("install, build and run every test", || all_tests(filter, &[], || Ok(())))
+}
+
+/// Runs every test, after what has to happen `before` them. What the real servers need is built meanwhile, with low
+/// priority: a part of that time is downloads, and a part of ours is a single compiler.
+fn all_tests(
+    filter: &[String],
+    variables: &[(String, String)],
+    before: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    build("setup", variables)?;
+    both(
+        || run(SETUP, "setup", &[]),
+        || {
+            before()?;
+            cargo_with("test all that needs no other program", &["test", "--quiet"], &[], variables)?;
+            image("quick")?;
+            nmstate::test()
+        },
+    )?;
+    lanes::test("test on the real API server and cluster", "tenure-tests", filter, variables)
 }
 
 pub(crate) fn ci() -> Result<()> {
     timed("check everything that has to hold before a change lands", || {
         cargo("check the format", &["fmt", "--all", "--check"], &[])?;
-        let clippy = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "--deny", "warnings"];
-        cargo("check the lints", &clippy, &[])?;
-        nmstate::check()?;
-        crds(true)?;
-        test(&[])
+        let clippy = clippy();
+        all_tests(&[], &clippy, || {
+            let all = ["build", "--quiet", "--workspace", "--all-targets"];
+            cargo_with("build everything and check the lints", &all, &[], &clippy)?;
+            nmstate::check()?;
+            tool(CRDS, "crds", &CHECK_CRDS.map(str::to_owned), &clippy)
+        })
     })
 }
 
@@ -102,6 +128,11 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     cargo_with("measure", &run, arguments, &variables)
 }
 
+pub(crate) fn scale(arguments: &[String]) -> Result<()> {
+    let run = ["run", "--quiet", "--release", "--package", "tenure-bench", "--", "scale"];
+    cargo_with("run many nodes", &run, arguments, &[])
+}
+
 pub(crate) fn conformance(files: &[String]) -> Result<()> {
     let mut files = files.to_vec();
     if files.is_empty() {
@@ -110,24 +141,22 @@ pub(crate) fn conformance(files: &[String]) -> Result<()> {
         }
         files.sort();
     }
-    tool("compare our answers with the peers'", "tenure-conformance", &files)
+    tool("compare our answers with the peers'", "tenure-conformance", &files, &[])
 }
 
 pub(crate) fn crds(check: bool) -> Result<()> {
-    let (what, flag) = if check {
-        ("check that deploy/crds is up to date", "--check")
-    } else {
-        ("write deploy/crds", "--write")
-    };
-    tool(what, "crds", &[flag.into(), "deploy/crds".into()])
+    if check {
+        return tool(CRDS, "crds", &CHECK_CRDS.map(str::to_owned), &[]);
+    }
+    tool("write deploy/crds", "crds", &["--write", "deploy/crds"].map(str::to_owned), &[])
 }
 
 pub(crate) fn cluster() -> Result<()> {
     setup()?;
     image("quick")?;
-    tool("run a cluster until Ctrl-C", "cluster", &[])
+    tool("run a cluster until Ctrl-C", "cluster", &[], &[])
 }
 
 pub(crate) fn setup() -> Result<()> {
-    tool("install and build what the tests need", "setup", &[])
+    tool(SETUP, "setup", &[], &[])
 }

@@ -6,6 +6,7 @@
 //! | `state` | what it has and wants, without I/O |
 //! | `write` | the writes of its `NodeAliases` |
 //! | `facts` | alias pools in the node's terms |
+//! | `marks` | what pods' annotations say of alias addresses |
 //! | `refusal` | error texts |
 //!
 //! A range is a block of the node once the controller has attached it *and* the machine's metadata has it: then packets arrive. So an ADD
@@ -16,6 +17,7 @@
 //! route through the gateway before the one to it, so it fails with a gateway that is not on the link.
 
 mod facts;
+mod marks;
 mod refusal;
 mod source;
 mod state;
@@ -35,6 +37,7 @@ use crate::key::Pod;
 use crate::node::{Attach, ClaimUse, Node, Wish};
 use crate::pods::Pods;
 use crate::serve::{Answered, Call, Deleted, Dialect, PodName};
+use marks::Marks;
 use source::Pool;
 
 /// What the node's pools of alias ranges are called: this, and the name of the `IPPool`. No `AddressPool` has a slash.
@@ -50,14 +53,14 @@ const TYPE: &str = "gcp-ipam";
 #[derive(Debug)]
 pub struct GcpIpam {
     aliases: Aliases,
-    pods: Pods,
+    pods: Pods<Marks>,
     claims: Option<Claims>,
 }
 
 impl GcpIpam {
     /// A dialect over these sources.
     pub fn new(aliases: Aliases, pods: Pods) -> Self {
-        Self { aliases, pods, claims: None }
+        Self { aliases, pods: pods.keep(), claims: None }
     }
 
     /// Pods may also refer to claims.
@@ -72,15 +75,12 @@ impl GcpIpam {
         let pool = self.pool(call)?;
         let found = self.pods.find(&name).await.map_err(|why| refusal::unknown_pod(&name, &why))?;
         let found = found.filter(|found| found.is(&name)).ok_or_else(|| refusal::missing_pod(&name))?;
-        let named = found.address.as_deref().map(|text| named_address(&name, text, &pool)).transpose()?;
+        let named =
+            found.facet.address.as_deref().map(|text| named_address(&name, text, &pool)).transpose()?;
         let mut attach = Attach {
             key: call.key()?,
             pool: pool.key.clone(),
-            pod: Pod {
-                namespace: name.namespace.clone(),
-                name: name.name.clone(),
-                uid: found.facts.uid.clone(),
-            },
+            pod: Pod { namespace: name.namespace.clone(), name: name.name.clone(), uid: found.uid.clone() },
             netns: call.message.netns.clone(),
             wiring: None,
             wish: Wish {
@@ -100,9 +100,9 @@ impl GcpIpam {
         let held = call.try_hold(attach).await?;
         let held =
             held.map_err(|error| refusal::failure(error, &pool.name, named, self.aliases.trouble(named)))?;
-        if found.leaving {
+        if found.facet.leaving {
             // It was marked before it had an address.
-            self.aliases.leaves(&found.facts.uid).await;
+            self.aliases.leaves(&found.uid).await;
         }
         let mut result = CniResult { routes, ..CniResult::default() };
         for address in held.addresses.iter() {
@@ -156,9 +156,10 @@ impl GcpIpam {
     async fn release(&self, call: &Call<'_>) -> Result<Deleted, Failure> {
         // The address of a marked pod must be kept for it before it is free.
         if let Some(name) = call.pod_name().ok().flatten()
-            && let Some(pod) = self.pods.last_known(&name).await.filter(|pod| pod.leaving && pod.is(&name))
+            && let Some(pod) =
+                self.pods.last_known(&name).await.filter(|pod| pod.facet.leaving && pod.is(&name))
         {
-            self.aliases.leaves(&pod.facts.uid).await;
+            self.aliases.leaves(&pod.uid).await;
         }
         call.release().await?;
         Ok(Deleted::Done)

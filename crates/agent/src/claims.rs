@@ -38,12 +38,14 @@ mod unlet;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use tenure_api::claims::IPAMClaim;
 use tenure_api::networks::NetworkAttachmentDefinition;
 use tenure_api::read::Read;
-use tenure_claims::ClaimFacts;
+use tenure_claims::{ClaimFacts, PodFacts};
 use tenure_cni::{Code, Failure, NetworkConfig};
 use tenure_handles::Clock;
 use tenure_watch::{ApiHealth, Connection};
@@ -55,7 +57,7 @@ use crate::drive::Handle;
 use crate::objects::watch::{Watching, watch};
 use crate::objects::{Objects, lock};
 use crate::part::Inspect;
-use crate::pods::Pods;
+use crate::pods::{Facet, Pods};
 use known::Known;
 use networks::{Definition, Networks};
 use proof::Proofs;
@@ -131,12 +133,19 @@ impl std::fmt::Debug for Claims {
     }
 }
 
+/// What pods refer to.
+impl Facet for PodFacts {
+    fn of(pod: &PartialObjectMeta<Pod>) -> Self {
+        Self::of(&pod.metadata)
+    }
+}
+
 /// What all parts share.
 struct Shared {
     connection: Connection,
     options: ClaimsOptions,
     node: Handle,
-    pods: Pods,
+    pods: Pods<PodFacts>,
     /// Who routes claims on other nodes, if anybody does.
     routes: Option<Objects>,
     /// Where watches run, whoever asks first.
@@ -168,7 +177,7 @@ impl Claims {
             connection,
             options,
             node,
-            pods,
+            pods: pods.keep(),
             routes,
             runtime: tokio::runtime::Handle::current(),
             stop,

@@ -286,6 +286,7 @@ mod tests {
             reserved: false,
             deleting: false,
             releasing: false,
+            draining: false,
             pod: None,
         }));
         node.tell(Event::Journal(Image::default()));

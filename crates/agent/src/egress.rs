@@ -57,6 +57,7 @@ use crate::pods::Pods;
 use crate::serve::PodName;
 use gateways::Gateways;
 use kernel::{Job, Kernel};
+use plan::EgressUse;
 use reconcile::Applied;
 
 /// The interface that a pod's egress goes through: the one that runtimes call the pod's own.
@@ -111,7 +112,7 @@ struct Shared {
     connection: Connection,
     clock: Arc<dyn Clock>,
     options: EgressOptions,
-    pods: Pods,
+    pods: Pods<EgressUse>,
     /// Who tells people.
     objects: Objects,
     attachments: Attachments,
@@ -171,7 +172,7 @@ impl Egress {
             connection,
             clock,
             options,
-            pods,
+            pods: pods.keep(),
             objects,
             attachments,
             applied: Mutex::default(),
@@ -202,11 +203,11 @@ impl Egress {
             }
         };
         let Some(known) = known else { return Ok(Wanted::default()) };
-        let ids = match &*known.egresses {
+        let ids = match &known.facet.egresses {
             Ok(ids) => ids,
             Err(error) => return Err(Failure::new(Code::InvalidConfig, error.to_string())),
         };
-        if known.gateway {
+        if known.facet.gateway {
             return Ok(Wanted { gateway: true, ..Wanted::default() });
         }
         let egresses = self.shared.gateways.find(ids).await?;

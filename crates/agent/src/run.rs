@@ -51,7 +51,7 @@ use crate::part::Core;
 use crate::pods::Pods;
 use crate::serve::{PostponedDels, Service};
 use crate::sources::Sources;
-use crate::wire::Wirer;
+use crate::wire::{Interfaces, Wirer};
 use error::BOOT_ID;
 use executor::NodeExecutor;
 use life::{Life, on_own_thread};
@@ -165,7 +165,7 @@ impl Agent {
                 Box::new(move || progress.stage())
             },
             parts: inspected,
-            kernel: Some(reader),
+            kernel: reader,
         });
         let life = Life { options, service, postponed, stages, stop, life };
         let ended =
@@ -205,7 +205,7 @@ fn open(
     options: &AgentOptions,
     clock: impl Clock + Clone,
     node: &Handle,
-) -> Result<(Journal, usize, Wirer, Host), StartError> {
+) -> Result<(Journal, usize, Interfaces, Option<Host>), StartError> {
     let boot = fs::read_to_string(BOOT_ID).map_err(StartError::Boot)?;
     let origin = Origin { boot: boot.trim().to_owned(), node: options.node.node.clone() };
     let told = {
@@ -226,6 +226,10 @@ fn open(
     let claim_uses = image.claim_uses().count() + usize::from(image.known() == Known::Lost);
     info!(path = %journal.path().display(), holds = image.holds().count(), claim_uses, "read the journal");
     node.tell(Event::Journal(image));
+    if let Some(stand_in) = &options.stand_in {
+        node.tell(Event::Kernel(Vec::new()));
+        return Ok((journal, claim_uses, Interfaces::StandIn(stand_in.clone(), node.clone()), None));
+    }
     let host = || -> Result<Host, StartError> {
         let namespace = match &options.namespace {
             Some(path) => NetNs::open(path)?,
@@ -238,7 +242,7 @@ fn open(
         move |event| node.tell(event)
     };
     let kernel = Wirer::start(host()?, host()?, clock, tell)?;
-    Ok((journal, claim_uses, kernel, host()?))
+    Ok((journal, claim_uses, Interfaces::Kernel(kernel), Some(host()?)))
 }
 
 /// Only root may look into the directory, whoever created it.

@@ -16,17 +16,20 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::PartialObjectMeta;
 use serde_json::{Map, Value};
 use tenure_cni::{CniResult, Code, Failure, NetworkConfig};
 use tenure_ipam::Address;
 use tenure_whereabouts::Config;
-use tenure_whereabouts::config::{Arguments, RangeConfig};
+use tenure_whereabouts::config::{Arguments, PREFERRED_IP, RangeConfig};
 use tenure_whereabouts::ledger::{PoolId, Who};
 use tracing::info;
 
 use crate::claims::Claims;
 use crate::node::Node;
-use crate::pods::Pods;
+use crate::pods::{Facet, Pods};
 use crate::serve::{Answered, Call, Deleted, Dialect, PodName};
 use flat_file::FlatFiles;
 use ledgers::Ledgers;
@@ -38,13 +41,30 @@ const TYPE: &str = "whereabouts";
 /// How many notices are remembered, so that they are not logged again.
 const MOST_REMARKS: usize = 1_000;
 
+/// The annotation of a pod that names the address it would like; empty if it has none.
+#[derive(Debug, PartialEq)]
+struct PreferredAddress(String);
+
+impl Facet for PreferredAddress {
+    fn of(pod: &PartialObjectMeta<Pod>) -> Self {
+        let preferred = pod.annotations().get(PREFERRED_IP).filter(|wish| !wish.trim().is_empty());
+        Self(preferred.cloned().unwrap_or_default())
+    }
+}
+
+impl PreferredAddress {
+    async fn of_pod(pods: &Pods<Self>, pod: &PodName) -> String {
+        pods.find_if_known(pod).await.map(|known| known.facet.0.clone()).unwrap_or_default()
+    }
+}
+
 /// Serves Whereabouts' networks.
 #[derive(Debug)]
 pub struct Whereabouts {
     ledgers: Ledgers,
     slices: Slices,
     /// Which addresses pods prefer.
-    pods: Pods,
+    pods: Pods<PreferredAddress>,
     claims: Option<Claims>,
     flat_files: FlatFiles,
     said: Mutex<HashSet<String>>,
@@ -64,7 +84,7 @@ impl Whereabouts {
         Self {
             ledgers,
             slices,
-            pods,
+            pods: pods.keep(),
             claims: None,
             flat_files: FlatFiles::below(Some(directory)),
             said: Mutex::default(),
@@ -107,7 +127,7 @@ impl Whereabouts {
         if self.outside_kubernetes || pod.name.is_empty() {
             return String::new();
         }
-        self.pods.wish_of(&pod).await
+        PreferredAddress::of_pod(&self.pods, &pod).await
     }
 
     /// The addresses of a container that was attached before the ranges were divided into slices, if it has

@@ -9,6 +9,7 @@ mod announcer;
 mod observer;
 mod plan;
 mod reaping;
+mod stand_in;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,8 @@ use tracing::info;
 use crate::node::{Action, Event};
 use announcer::Announcer;
 use reaping::Reaping;
+pub(crate) use stand_in::Interfaces;
+pub use stand_in::StandIn;
 use worker::{Task, Worker};
 
 /// Why the kernel's thread cannot start.

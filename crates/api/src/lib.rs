@@ -17,6 +17,7 @@ pub mod cloud;
 pub mod coil;
 pub mod definitions;
 pub mod digest;
+pub mod drain;
 #[cfg(any(test, feature = "testing"))]
 pub mod examples;
 mod expressions;

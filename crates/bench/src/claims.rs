@@ -26,7 +26,7 @@ use anyhow::{Context as _, Result};
 use crate::host::programs::Programs;
 use crate::host::say;
 use crate::measure::Effort;
-use crate::report::Report;
+use crate::report::Measured;
 use adds::Adds;
 use cluster::Cluster;
 use crowd::Crowd;
@@ -44,21 +44,36 @@ const PLAIN: &str = "default";
 const NODES: [&str; 2] = ["measured-0", "measured-1"];
 
 /// All figures, in one table.
-pub(crate) fn measure(effort: Effort, claims: Option<usize>, programs: &Programs) -> Result<Vec<Report>> {
+pub(crate) fn measure(effort: Effort, claims: Option<usize>, programs: &Programs) -> Result<Measured> {
     let runtime = tokio::runtime::Runtime::new()?;
     let size = Size::of(effort, claims);
     say("start an API server");
     let cluster = Cluster::start(runtime.handle(), programs)?;
-    let crowd = Crowd::measure(&cluster, &size).with_context(|| cluster.last_words())?;
-    let controller = cluster.controller()?;
-    let mut nodes =
-        NODES.iter().map(|name| Node::start(&cluster, programs, name)).collect::<Result<Vec<_>>>()?;
-    let [here, there] = &mut nodes[..] else { anyhow::bail!("there are two nodes") };
-    let adds = Adds::measure(&cluster, here, &size);
-    let adds = adds.with_context(|| format!("{}\n{}", cluster.last_words(), here.tail()))?;
-    let moves = Moves::measure(&cluster, [here, there], &size);
-    let moves =
+    let mut figures = Figures::default();
+    let failure = figures.measure(&cluster, programs, &size).err();
+    Ok(Measured { reports: vec![rows::report(&size, &figures)], failure })
+}
+
+/// What was measured so far.
+#[derive(Debug, Default)]
+struct Figures {
+    crowd: Crowd,
+    adds: Adds,
+    moves: Moves,
+}
+
+impl Figures {
+    fn measure(&mut self, cluster: &Cluster, programs: &Programs, size: &Size) -> Result<()> {
+        self.crowd.measure(cluster, size).with_context(|| cluster.last_words())?;
+        let controller = cluster.controller()?;
+        let mut nodes =
+            NODES.iter().map(|name| Node::start(cluster, programs, name)).collect::<Result<Vec<_>>>()?;
+        let [here, there] = &mut nodes[..] else { anyhow::bail!("there are two nodes") };
+        let adds = self.adds.measure(cluster, here, size);
+        adds.with_context(|| format!("{}\n{}", cluster.last_words(), here.tail()))?;
+        let moves = self.moves.measure(cluster, [here, there], size);
         moves.with_context(|| format!("{}\n{}\n{}", cluster.last_words(), here.tail(), there.tail()))?;
-    controller.stop()?;
-    Ok(vec![rows::report(&size, &crowd, &adds, &moves)])
+        controller.stop()?;
+        Ok(())
+    }
 }

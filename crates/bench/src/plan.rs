@@ -124,7 +124,7 @@ fn percentile_99(rounds: &[f64]) -> f64 {
 
 /// The slope of the logarithm of the time over that of the size, by least squares.
 #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
-fn exponent(sizes: &[usize], medians: &[f64]) -> f64 {
+pub(crate) fn exponent(sizes: &[usize], medians: &[f64]) -> f64 {
     let points: Vec<(f64, f64)> =
         sizes.iter().zip(medians).map(|(size, median)| ((*size as f64).ln(), median.ln())).collect();
     let count = points.len() as f64;

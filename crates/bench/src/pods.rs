@@ -50,7 +50,7 @@ pub(crate) fn measure(
     let mut run = Run::start(runtime.handle(), Size::of(effort, long), programs, peer)?;
     let measured = run.measure();
     let failure = measured.with_context(|| format!("the agent said last:\n{}", run.ours.tail())).err();
-    Ok(Measured { reports: run.reports(programs)?, failure })
+    Ok(Measured { reports: run.reports(), failure })
 }
 
 /// A peer, and why it was not measured further.
@@ -68,6 +68,8 @@ struct Run {
     size: Size,
     /// Of our own calls to the API server.
     calls_per_add: f64,
+    /// Of the plugin, the agent and the controller.
+    sizes: [f64; 3],
     inside: [Vec<f64>; 2],
 }
 
@@ -79,6 +81,7 @@ impl Run {
         peer: Option<&Path>,
     ) -> Result<Self> {
         say("start an API server, the programs and their peers");
+        let sizes = programs.sizes()?;
         let ours = Ours::start(runtime, programs, size.pools())?;
         let mut peers: Vec<Box<dyn Party>> = vec![Box::new(Ptp::start()?)];
         if let Some(peer) = peer {
@@ -87,7 +90,7 @@ impl Run {
         let peers: Vec<Peer> = peers.into_iter().map(|party| Peer { party, gave_up: None }).collect();
         let figures = (0..=peers.len()).map(|_| Figures::default()).collect();
         let mut run =
-            Self { ours, peers, figures, size, calls_per_add: f64::NAN, inside: Default::default() };
+            Self { ours, peers, figures, size, calls_per_add: f64::NAN, sizes, inside: Default::default() };
         let pods = run.size.pods;
         run.each(|party, _| {
             party.expect("default", COMING, 0..pods)?;
@@ -103,19 +106,18 @@ impl Run {
         self.beside_others()
     }
 
-    fn reports(&mut self, programs: &Programs) -> Result<Vec<Report>> {
+    fn reports(&mut self) -> Vec<Report> {
         let own = rows::Own {
             inside: &self.inside,
             calls_per_add: self.calls_per_add,
-            sizes: programs.sizes()?,
+            sizes: self.sizes,
             said: self.ours.side.last_failure.take(),
             calls: (self.ours.side.calls, self.ours.side.failed),
             left: self.ours.side.left,
         };
         let (ours, theirs) = self.figures.split_at(1);
-        let (Some(ours), size) = (ours.first(), &self.size) else { return Ok(Vec::new()) };
-        Ok(self
-            .peers
+        let (Some(ours), size) = (ours.first(), &self.size) else { return Vec::new() };
+        self.peers
             .iter_mut()
             .zip(theirs)
             .map(|(peer, figures)| {
@@ -125,7 +127,7 @@ impl Run {
                 }
                 report
             })
-            .collect())
+            .collect()
     }
 
     /// Lets everybody do something in turn. What a peer fails at ends its measurement and not ours.

@@ -11,6 +11,25 @@ pub(crate) struct Measured {
     pub(crate) failure: Option<anyhow::Error>,
 }
 
+impl Measured {
+    /// Nothing, because of this.
+    pub(crate) fn failed(error: anyhow::Error) -> Self {
+        Self { reports: Vec::new(), failure: Some(error) }
+    }
+}
+
+impl From<Vec<Report>> for Measured {
+    fn from(reports: Vec<Report>) -> Self {
+        Self { reports, failure: None }
+    }
+}
+
+impl From<Report> for Measured {
+    fn from(report: Report) -> Self {
+        vec![report].into()
+    }
+}
+
 /// Rows of figures, each with its peer's and the ratio; shown as a Markdown table.
 pub(crate) struct Report {
     title: String,
@@ -66,8 +85,11 @@ impl Report {
         }
     }
 
-    /// A row without a ratio.
+    /// A row without a ratio; none if neither was measured, because something failed before.
     pub(crate) fn fact(&mut self, what: &str, ours: &str, peer: &str, target: &str) {
+        if ours.is_empty() && peer.is_empty() {
+            return;
+        }
         self.table.add_row([what, ours, peer, "", target]);
     }
 
@@ -100,8 +122,16 @@ pub(crate) enum Unit {
     Nanoseconds,
     /// Things.
     Count,
+    /// Things, of which there may be less than one.
+    Average,
+    /// Things, in the mean.
+    Tenths,
+    /// Parts of one.
+    Ratio,
     /// Bytes.
     Bytes,
+    /// Thousands of bytes.
+    Kilobytes,
     /// Millions of bytes.
     Megabytes,
     /// Operations a second.
@@ -119,6 +149,10 @@ impl Unit {
             Self::Nanoseconds if value >= 1e4 => format!("{:.1} µs", value / 1e3),
             Self::Nanoseconds => format!("{value:.0} ns"),
             Self::Count => format!("{value:.0}"),
+            Self::Average => format!("{value:.2}"),
+            Self::Tenths => format!("{value:.1}"),
+            Self::Ratio => format!("{value:.3}"),
+            Self::Kilobytes => format!("{:.1} kB", value / 1e3),
             Self::Megabytes => format!("{:.1} MB", value / 1e6),
             Self::Bytes => format!("{value:.1} B"),
             Self::PerSecond => format!("{value:.0}/s"),

@@ -8,7 +8,7 @@ mod caller;
 mod cluster;
 mod figures;
 mod ours;
-mod peer;
+pub(crate) mod peer;
 mod rows;
 mod size;
 

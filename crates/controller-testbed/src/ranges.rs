@@ -96,7 +96,7 @@ pub fn record(podref: &str, ifname: &str) -> Allocation {
     Allocation { id, podref: podref.to_owned(), ifname: Some(ifname.to_owned()), ..Allocation::default() }
 }
 
-/// A ledger as a node's agent or Whereabouts leaves it.
+/// A ledger as a node's agent or Whereabouts leaves it. What the controller has told the node in it stays.
 pub async fn ledger(
     client: &Client,
     name: &str,
@@ -111,7 +111,23 @@ pub async fn ledger(
     let pair = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
     pool.metadata.labels = node.map(|node| pair("whereabouts.cni.cncf.io/node", node));
     pool.metadata.annotations = state.map(|state| pair(STATE, state));
-    ledgers(client).create(&PostParams::default(), &pool).await.unwrap()
+    let (plain, api) = (PostParams::default(), ledgers(client));
+    loop {
+        let written = match api.get_opt(name).await.unwrap() {
+            None => api.create(&plain, &pool).await,
+            Some(mut known) => {
+                known.labels_mut().extend(pool.labels().clone());
+                known.annotations_mut().extend(pool.annotations().clone());
+                known.spec.allocations.clone_from(&pool.spec.allocations);
+                api.replace(name, &plain, &known).await
+            }
+        };
+        match written {
+            // The controller was faster.
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            written => return written.unwrap(),
+        }
+    }
 }
 
 /// The records of a ledger: key and pod.

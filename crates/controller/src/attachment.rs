@@ -1,4 +1,4 @@
-//! What is kept of NetworkAttachmentDefinitions.
+//! What the controller keeps of each NetworkAttachmentDefinition.
 
 use kube::ResourceExt;
 use serde_json::Value;
@@ -12,12 +12,12 @@ use crate::cache::{Cache, Known};
 use crate::kind::{Cached, cached_kind};
 use crate::world::World;
 
-/// One that was heard of.
+/// A definition that the watch has reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// As the dialect takes it.
+    /// In the form that the Whereabouts dialect uses.
     pub definition: AttachmentDefinition,
-    /// The name of its network, as far as it can be read.
+    /// The name of its network, if it can be read.
     pub network: Option<String>,
     /// The name of its network, if that network opts in to persistent addresses; an error if its configuration cannot be read.
     pub opted_in: Result<Option<String>, OptInError>,
@@ -41,7 +41,7 @@ impl Cached for NetworkAttachmentDefinition {
 cached_kind!(
     NetworkAttachmentDefinition,
     "NetworkAttachmentDefinition",
-    /// One without a configuration: its author's network is not served.
+    /// A definition without a configuration: nobody here serves its network.
     fn stand_in(it: &Unreadable) -> Option<Self> {
         Some(Self { metadata: it.metadata.clone(), ..Self::default() })
     }
@@ -61,7 +61,7 @@ impl Attachment {
             edited: attachment.metadata.generation.is_some_and(|generation| generation > 1),
             config: attachment.spec.config.clone(),
         };
-        // Without a configuration of its own it is about a file on the node, of which nobody here knows.
+        // A definition without a configuration refers to a file on the node, which the controller does not see.
         let opted_in = match definition.config.trim() {
             "" => Ok(None),
             config => network_of_definition(config, &definition.name),
@@ -71,19 +71,19 @@ impl Attachment {
         Self { definition, network, opted_in, primary, version: attachment.known_version() }
     }
 
-    /// Whether it says anything: one without a configuration of its own is about a file on the node.
+    /// Whether it has a configuration of its own; without one it refers to a file on the node.
     pub(crate) fn says_something(&self) -> bool {
         !self.definition.config.trim().is_empty()
     }
 }
 
 fn is_primary(config: &str) -> bool {
-    // Most say nothing of it, and need not be read for that.
+    // Most configurations do not mention it, and need no parsing.
     config.contains("primary")
         && serde_json::from_str::<serde_json::Value>(config).is_ok_and(|config| config["role"] == "primary")
 }
 
-/// The name in a configuration, else that of its definition.
+/// The name in the configuration, otherwise that of the definition.
 fn name_of_network(config: &str, own: &str) -> Option<String> {
     let root: Value = serde_json::from_str(config).ok()?;
     let name = root.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());

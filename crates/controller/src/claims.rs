@@ -1,5 +1,5 @@
-//! Claims: addresses that outlive pods. Records in blocks and ledgers, the pods that have each claim, and the owners for which
-//! claims are made.
+//! Claims: addresses that outlive pods. This part owns the records in blocks and ledgers, which pods use each claim,
+//! and the claims that it creates for machines and StatefulSets.
 
 mod events;
 mod index;
@@ -50,15 +50,15 @@ pub use write::{ClaimId, ClaimWrite, Gone, MoveWrite, Owner, OwnerWrite, PodId, 
 /// Claims, as a part of the controller.
 #[derive(Clone, Debug, Default)]
 pub struct ClaimsPart {
-    /// How claims are looked after.
+    /// How to manage claims.
     pub settings: ClaimSettings,
-    /// The namespace of Whereabouts' objects, in which records may be.
+    /// The namespace of Whereabouts' objects, which may have records of claims.
     pub namespace: String,
-    /// Whether pods are in this API. Where they are not, none can use a claim.
+    /// Whether this API has pods. Without pods, nothing can use a claim.
     pub pods_are_known: bool,
-    /// The name of the cluster's default network, if it lets addresses outlive pods.
+    /// The name of the cluster's default network, if its addresses may outlive pods.
     pub cluster_network: Option<String>,
-    /// How long a pod has to be gone together with its Node object before it counts as ended.
+    /// How long a pod and its Node object must be gone before the pod counts as ended.
     pub missing_node_rest: MissingNodeRest,
 }
 

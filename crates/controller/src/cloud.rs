@@ -1,4 +1,4 @@
-//! Cloud alias addresses: which machine has which range of an `IPPool`, and the cloud that is told so.
+//! Cloud alias addresses: which machine has which range of an `IPPool`, and telling the cloud so.
 //!
 //! ```text
 //!  NodeAliases: wanted, returned, leaving ──▶ planner ──▶ IPLedger: records ──▶ NodeAliases: status
@@ -6,8 +6,9 @@
 //!                                               └──▶ driver ──▶ cloud ──▶ views ────┘
 //! ```
 //!
-//! A ledger is the lock: a range is granted, freed and moved by one compare-and-swap of the ledger that has its address. The driver is
-//! told what is wanted at each machine, and says what is there; a record goes only after its range has left the machine.
+//! The ledger is the lock: one compare-and-swap of the ledger that has an address grants, frees or moves its range.
+//! The driver is told what each machine should have, and reports what it has. A record is removed only after its
+//! range has left the machine.
 
 mod claimed;
 mod context;
@@ -61,7 +62,7 @@ pub struct CloudPart {
 }
 
 impl CloudPart {
-    /// The part, and the channel that tells its driver what to do.
+    /// The part, and the channel to its driver.
     pub fn new(settings: CloudSettings, missing_node_rest: Duration) -> Self {
         Self { settings, missing_node_rest, channel: DriverChannel::default(), numbers: Arc::default() }
     }

@@ -1,4 +1,4 @@
-//! Coil's dialect: pools are cut into blocks, and nodes ask for them.
+//! Coil's dialect: pools are divided into blocks, and nodes request them.
 
 mod addresses;
 mod carved;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use prometheus_client::registry::Registry;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, split_block_name};
 use tenure_api::overlap::Overlaps;
@@ -50,14 +50,14 @@ pub(crate) use missing_nodes::release as release_block;
 use pending::Pending;
 pub use write::{Because, BlockWrite};
 
-/// How long a pool has to be missing before a request for it is refused: pools and requests arrive by two watches, so
-/// a pool made just before the request may be seen just after it.
+/// How long a pool has to be missing before a request for it is refused. Pools and requests come from two watches, so
+/// a pool created just before the request may be seen just after it.
 const MISSING_POOL: Duration = Duration::from_secs(1);
 
 /// Coil's dialect, as a part of the controller.
 #[derive(Clone, Debug)]
 pub struct Coil {
-    /// How long a node has to be missing, and no pod bound to it, before its blocks are released.
+    /// How long a node has to be missing, without a pod bound to it, before its blocks are released.
     pub missing_node_rest: Duration,
 }
 
@@ -89,34 +89,34 @@ impl Part for Coil {
     }
 }
 
-/// What of pools can be carved, for parts that carve blocks, too.
+/// What can be carved from pools, for other parts that carve blocks.
 #[derive(Debug)]
 pub(crate) struct Carving {
     pub(crate) overlaps: Arc<Overlaps>,
     pub(crate) carved: Arc<Carved>,
-    /// The names of blocks that this plan promises or creates for nodes.
+    /// Names of blocks that this plan creates for nodes.
     pub(crate) promised: Vec<String>,
-    /// Pools of which other blocks can be carved than at the plan before.
+    /// Pools from which other blocks can be carved than at the last plan.
     pub(crate) changed_pools: Changed,
 }
 
-/// Plans for pools, blocks and requests.
+/// Plans pools, blocks and requests.
 ///
-/// Every plan looks at all requests that wait: they are served in order, and what one is promised the next cannot have. Pools
-/// and blocks are looked at when something has changed that matters to them, and until they need no write.
+/// Every plan looks at all waiting requests: they are served in order, and a block created for one is not available
+/// to the next. Pools and blocks are looked at when something relevant has changed, and until they need no write.
 #[derive(Debug)]
 pub(crate) struct CoilPlanner {
     index: Index,
     pending: Pending,
     missing_nodes: MissingNodes,
     requests_without_pool: Suspicions,
-    /// The names of blocks that the last plan has promised or created for nodes.
+    /// Names of blocks that the last plan created for nodes.
     promised: BTreeSet<String>,
     /// When the last plan was made.
     planned: Timestamp,
     #[cfg(test)]
     pub(crate) planted: Option<crate::plan::Planted>,
-    /// How many objects the last plan has read or looked at.
+    /// How many objects the last plan read.
     #[cfg(test)]
     pub(crate) looked_at: usize,
 }
@@ -137,9 +137,10 @@ impl CoilPlanner {
         }
     }
 
-    /// Puts what can be carved on the board; `changed` are pools of which something else is taken than before.
+    /// Puts what can be carved on the board; `changed` are pools whose used blocks changed.
     fn tell(&mut self, board: &mut Board, writes: &[BlockWrite], changed: Option<BTreeSet<Arc<str>>>) {
-        let promised: Vec<String> = writes.iter().filter_map(BlockWrite::block).map(str::to_owned).collect();
+        let promised: Vec<String> =
+            writes.iter().filter_map(BlockWrite::block).map(ResourceExt::name_any).collect();
         let before = std::mem::replace(&mut self.promised, promised.iter().cloned().collect());
         let changed_pools = changed.map_or(Changed::All, |mut pools| {
             let different = before.symmetric_difference(&self.promised);
@@ -154,7 +155,7 @@ impl CoilPlanner {
 impl Plan for CoilPlanner {
     fn plan(&mut self, world: &World, board: &mut Board, now: Timestamp) -> Vec<Write> {
         if now < self.planned {
-            // What was due may not be so after all.
+            // What was due may not be due any more.
             self.look_at_all();
         }
         self.planned = now;

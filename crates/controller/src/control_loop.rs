@@ -1,9 +1,9 @@
 //! The control loop: observe, plan, write, observe what came of it, and again.
 //!
-//! Writes are in flight for each object by itself ([`Executor`]). Usually all answers come within milliseconds, and the next
-//! plan is made when the last one is written: it is made of all that is known, and the API server is not asked for what it is
-//! about to answer. A write that takes longer than [`STRAGGLERS`] is not waited for: from then on plans leave out its object, and
-//! nothing else is delayed. So that a new request does not wait for a thousand others, one plan writes at most
+//! Writes are in flight for each object by itself ([`Executor`]), and no plan waits for an answer: it leaves out the objects whose
+//! writes are in flight, and what they need next is planned when they are answered. So a slow write delays its own object and
+//! nothing else. What happens within [`Settings::debounce`] of a plan shares the next one, and a plan that takes long is followed
+//! by a longer pause ([`PLANNING`]). So that a new request does not wait for a thousand others, one plan writes at most
 //! [`Settings::round`].
 
 use std::collections::VecDeque;
@@ -25,6 +25,7 @@ use crate::executor::{Answered, Executor, InFlight, Outcome};
 use crate::health::Health;
 use crate::kind::Observation;
 use crate::metrics::Metrics;
+use crate::pace::Pace;
 use crate::part::Part;
 use crate::plan::Planner;
 use crate::run::Settings;
@@ -32,10 +33,10 @@ use crate::watch::Needs;
 use crate::world::{Lists, World};
 use crate::write::Write;
 
-/// How long a plan waits for the answer to a write.
-const STRAGGLERS: Duration = Duration::from_millis(250);
-/// In a large world a plan takes its time: so many times as long is left for writing before the next.
+/// When many writes wait, a plan takes its time: so many times as long is left for writing before the next.
 const PLANNING: u32 = 4;
+/// How often to look whether a write in flight has become slow, while others wait for room.
+const LOOK_FOR_ROOM: Duration = Duration::from_millis(250);
 /// How long writes that are in flight have when the controller is told to stop.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// How often what is known is counted at most.
@@ -53,6 +54,7 @@ pub(crate) struct ControlLoop {
     world: World,
     planner: Planner,
     retry: Retry,
+    pace: Pace,
     role: watch::Receiver<Role>,
     led: bool,
     notes: mpsc::Sender<Note>,
@@ -63,10 +65,16 @@ pub(crate) struct ControlLoop {
     planned: VecDeque<Write>,
     /// The number of the last plan.
     plan: u64,
-    /// When it was made, while something has happened since that the next one should know of.
+    /// When it was made; `None` if there is none yet.
     planned_at: Option<Duration>,
-    /// How long the next one waits for writes of the last.
-    stragglers: Duration,
+    /// The time that it was made for.
+    planned_for: Timestamp,
+    /// How long it took.
+    planning: Duration,
+    /// How long to pause after it.
+    pause: Duration,
+    /// Whether something has happened since that the next one should know of.
+    unplanned: bool,
     counted_at: Duration,
     /// Whether something has happened since.
     uncounted: bool,
@@ -93,6 +101,7 @@ impl ControlLoop {
             metrics,
             world,
             retry: Retry::new(Arc::clone(connection.entropy())),
+            pace: Pace::default(),
             role,
             led: false,
             notes,
@@ -100,7 +109,10 @@ impl ControlLoop {
             planned: VecDeque::new(),
             plan: 0,
             planned_at: None,
-            stragglers: STRAGGLERS,
+            planned_for: Timestamp::default(),
+            planning: Duration::ZERO,
+            pause: Duration::ZERO,
+            unplanned: true,
             counted_at: Duration::ZERO,
             uncounted: true,
         }
@@ -108,24 +120,16 @@ impl ControlLoop {
 
     /// Runs until `stop`; then waits for what is in flight.
     pub(crate) async fn run(&mut self, mut observations: Observations, stop: CancellationToken) {
-        let mut last_plan = Duration::ZERO;
         loop {
             let rest = self.rest();
-            let (mut answered, mut woken) = (false, false);
+            let mut woken = false;
             tokio::select! {
                 () = stop.cancelled() => return self.finish(&mut observations).await,
                 observed = observations.recv() => {
                     let Some(observed) = observed else { return pending().await };
                     observed.tell(&mut self.world);
-                    let old = self.clock.elapsed().saturating_sub(last_plan);
-                    if let Some(young) = self.settings.debounce.checked_sub(old) {
-                        sleep(young).await;
-                    }
                 }
-                answer = self.executor.next() => {
-                    self.take_answer(answer, &mut observations);
-                    answered = true;
-                }
+                answer = self.executor.next() => self.take_answer(answer, &mut observations),
                 _ = self.role.changed() => {}
                 () = sleep(rest) => woken = true,
             }
@@ -136,23 +140,21 @@ impl ControlLoop {
             }
             self.observe(&mut observations);
             self.lead();
-            let now = self.clock.elapsed();
-            let busy = self.executor.expects_answers(now, STRAGGLERS) || !self.planned.is_empty();
-            let due = !answered || !busy;
-            let patient = busy && now.saturating_sub(last_plan) < self.stragglers;
-            if patient || !due {
-                self.planned_at.get_or_insert(last_plan);
-            } else {
+            self.unplanned = true;
+            if self.until_plan().is_zero() {
                 self.needs.tell(&self.world);
                 self.health.beat(self.planner.is_ready(&self.world));
                 self.plan();
-                last_plan = self.clock.elapsed();
-                self.stragglers = STRAGGLERS.max(last_plan.saturating_sub(now) * PLANNING);
-                self.planned_at = None;
             }
             self.begin();
             self.count();
         }
+    }
+
+    /// How long the next plan is not made, whatever happens.
+    fn until_plan(&self) -> Duration {
+        let next = self.planned_at.map(|planned_at| planned_at + self.pause).unwrap_or_default();
+        next.saturating_sub(self.clock.elapsed())
     }
 
     /// Waits for what is in flight, for a while and within the term.
@@ -189,13 +191,16 @@ impl ControlLoop {
     /// How long there is nothing to do if nothing is heard and no answer comes.
     fn rest(&self) -> Duration {
         let now = self.clock.now();
-        let next = [self.planner.next_look(), self.retry.next(), self.term_end()].into_iter().flatten().min();
+        // What might have been tried already when the last plan was made is in flight, or waits for a write that is.
+        let retry = self.retry.next(self.planned_for);
+        let pace = self.pace.next().filter(|next| *next > self.planned_for);
+        let next = [self.planner.next_look(), retry, pace, self.term_end()].into_iter().flatten().min();
         let mut rest = next.map_or(self.settings.tick, |next| next.since(now));
-        if let Some(planned) = self.planned_at {
-            rest = rest.min((planned + self.stragglers).saturating_sub(self.clock.elapsed()));
+        if self.unplanned {
+            rest = rest.min(self.until_plan());
         }
         if !self.planned.is_empty() {
-            rest = rest.min(STRAGGLERS);
+            rest = rest.min(LOOK_FOR_ROOM);
         }
         if self.uncounted {
             rest = rest.min((self.counted_at + COUNT).saturating_sub(self.clock.elapsed()));
@@ -219,6 +224,7 @@ impl ControlLoop {
             // nothing.
             self.planner = Planner::of(&self.parts);
             self.retry.clear();
+            self.pace.clear();
             (self.led, self.uncounted) = (leads, true);
         }
         if !leads {
@@ -229,20 +235,34 @@ impl ControlLoop {
 
     /// Plans, if this one leads.
     fn plan(&mut self) {
-        if !self.led {
-            return;
+        let began = self.clock.elapsed();
+        if self.led {
+            self.plan_writes();
         }
+        let ended = self.clock.elapsed();
+        // A single plan that takes long, such as that of everything, says nothing about the next one.
+        let planning = ended.saturating_sub(began);
+        let usual = planning.min(std::mem::replace(&mut self.planning, planning));
+        self.pause = self.settings.debounce.max(usual * PLANNING);
+        (self.planned_at, self.unplanned) = (Some(ended), false);
+    }
+
+    fn plan_writes(&mut self) {
         let now = self.clock.now();
+        self.planned_for = now;
         self.world.in_flight = self.executor.in_flight();
         let mut plan = self.planner.plan(&self.world, now);
         let notes = self.planner.take_notes(&self.world);
         self.tell(notes);
         let notes = self.world.unreadable.untold();
         self.tell(notes);
-        self.retry.keep(plan.iter().map(|write| write.subject()));
+        self.retry.keep(self.world.in_flight.iter().chain(&plan).map(|write| write.subject()));
         self.plan += 1;
+        self.pace.begin(now);
         plan.retain(|write| {
-            self.retry.may_try(write.subject(), now) && self.executor.may_begin(write, self.plan)
+            self.retry.may_try(write.subject(), now)
+                && self.executor.may_begin(write, self.plan)
+                && self.pace.allows(write, &self.world)
         });
         plan.truncate(self.settings.round);
         self.planned = plan.into();
@@ -294,6 +314,7 @@ impl ControlLoop {
             Ok(Outcome::Done) => {
                 self.health.answered();
                 self.retry.worked(subject);
+                self.pace.wrote(subject, write.pace(&self.world), now);
                 "done"
             }
             Ok(Outcome::Superseded) => {

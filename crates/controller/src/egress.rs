@@ -1,12 +1,12 @@
-//! Egress gateways: what runs them, what is said of them, and the clients of nodes that are gone.
+//! Egress gateways: the objects that run them, their status, and the clients of nodes that are gone.
 //!
 //! ```text
 //!  Egress ──▶ ServiceAccount, Role, RoleBinding ──▶ Deployment ──▶ gateways' pods ──▶ status
 //!        └──▶ Service, PodDisruptionBudget                               EgressClients ──▶ condition
 //! ```
 //!
-//! All children are owned by their Egress, so the API server removes them with it. A child that is gone or was changed is put right;
-//! what others add to one stays.
+//! All children are owned by their Egress, so the API server deletes them with it. A missing or changed child is
+//! repaired; what others add to it stays.
 
 mod children;
 mod deployment;
@@ -55,12 +55,12 @@ pub use write::{ChildKind, EgressWrite, Of};
 pub struct EgressPart {
     /// The image of gateways whose template names none.
     pub image: String,
-    /// How long a node has to be missing, and no pod bound to it, before its clients are forgotten.
+    /// How long a node has to be missing, without a pod bound to it, before its clients are forgotten.
     pub missing_node_rest: Duration,
 }
 
 impl EgressPart {
-    /// Gateways of this image.
+    /// Gateways use this image.
     pub fn new(image: &str) -> Self {
         Self { image: image.to_owned(), missing_node_rest: MISSING_NODE_REST }
     }
@@ -70,7 +70,7 @@ impl Part for EgressPart {
     fn watch(&self, watches: &mut Watches<'_>) {
         let client = watches.client();
         let optional = || Watch { may_be_missing: true, ..Watch::default() };
-        // Where there is no Egress, nothing else is asked for.
+        // Without an Egress, nothing else is watched.
         let while_needed =
             || Watch { needed: Some(Box::new(|world| world.egress().is_used())), ..optional() };
         let children = || Watch { labels: Some(GATEWAYS), ..while_needed() };
@@ -83,7 +83,7 @@ impl Part for EgressPart {
         watches.add::<Role>(Api::all(client.clone()), children());
         watches.add::<RoleBinding>(Api::all(client.clone()), children());
         watches.add::<GatewayPod>(Api::all(client.clone()), children());
-        // Claims need them, too, and the first says when.
+        // Claims need them, too; the first of both that needs them decides.
         let needed = |world: &World| world.egress().is_used() || world.claims().needs_namespaces();
         let namespaces = Watch { needed: Some(Box::new(needed)), ..optional() };
         watches.add::<PartialObjectMeta<Namespace>>(Api::all(client), namespaces);

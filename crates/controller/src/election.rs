@@ -1,4 +1,4 @@
-//! Who leads: an election on one Lease object, without I/O.
+//! Leader election on one Lease object, without I/O.
 //!
 //! ```text
 //!              ┌──────────── a read shows another holder, or none ───────────┐
@@ -9,10 +9,10 @@
 //!              └── no renewal for `renew_deadline`, or released ── Leader: write every `retry`
 //! ```
 //!
-//! Nobody compares clocks of two machines: a lease has run out when *this* machine has seen it unchanged for its whole
-//! duration. A term counts from the moment when its write was *sent*, and ends `renew_deadline` later, before anyone
-//! else can see it unchanged for `duration`. So two terms never overlap as long as clocks run at the same speed; what
-//! is written in spite of that is fenced by compare-and-swap, see [`crate::Write`].
+//! Clocks of two machines are never compared: a lease has expired when *this* machine has seen it unchanged for its
+//! whole duration. A term counts from the moment its write was *sent*, and ends `renew_deadline` later, before
+//! anybody else can have seen it unchanged for `duration`. So two terms never overlap as long as clocks run at the
+//! same speed. Writes that happen anyway are fenced by compare-and-swap, see [`crate::Write`].
 
 use std::time::Duration;
 
@@ -21,21 +21,21 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::ResourceExt;
 use tenure_handles::Timestamp;
 
-/// How long things last in an election.
+/// The times of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How long others wait for a leader that says nothing.
+    /// How long others wait for a silent leader.
     pub duration: Duration,
     /// How long a leader leads without a successful renewal; less than `duration`.
     pub renew_deadline: Duration,
-    /// How long to wait between two attempts; much less than `renew_deadline`.
+    /// The time between two attempts; much less than `renew_deadline`.
     pub retry: Duration,
 }
 
 impl Default for Timing {
     fn default() -> Self {
         Self {
-            // Two renewals fit in also where the API server takes ten seconds for each.
+            // Two renewals fit even if the API server takes ten seconds for each.
             duration: Duration::from_secs(30),
             renew_deadline: Duration::from_secs(25),
             retry: Duration::from_secs(2),
@@ -43,7 +43,7 @@ impl Default for Timing {
     }
 }
 
-/// Timing that would let two lead at once, or nobody for long.
+/// Times that would allow two leaders at once, or none for long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the election's timing is a lease of {:?}, a renewal deadline of {:?} and a retry of {:?}; accepted is a deadline \
@@ -53,7 +53,7 @@ impl Default for Timing {
 pub struct TimingError(Timing);
 
 impl Timing {
-    /// Whether an election with it is safe.
+    /// Whether these times are safe.
     pub fn check(self) -> Result<Self, TimingError> {
         let fair = self.renew_deadline < self.duration
             && self.retry * 2 <= self.renew_deadline
@@ -63,7 +63,7 @@ impl Timing {
     }
 }
 
-/// One's part in the election.
+/// The role in the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Someone else leads, or nobody.
@@ -75,20 +75,20 @@ pub enum Role {
 /// A time of leading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// How often the lease had changed hands when this began.
+    /// How often the leader had changed when this term began.
     pub number: i32,
     /// Nothing is written from this moment on, unless a renewal moves it.
     pub until: Timestamp,
 }
 
-/// What to do next for the election.
+/// The next step of the election.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Read the lease and tell [`Elector::saw`].
     Read,
     /// Create the lease, or replace it if it has a resource version, and tell [`Elector::wrote`].
     Write(Box<Lease>),
-    /// Nothing before this moment.
+    /// Nothing to do before this moment.
     Wait(Timestamp),
 }
 
@@ -97,11 +97,11 @@ pub enum Step {
 pub struct Elector {
     identity: String,
     timing: Timing,
-    /// The lease as last seen, and since when it has been like that.
+    /// The lease as last seen, and since when it is unchanged.
     seen: Option<(Option<Lease>, Timestamp)>,
     /// The next attempt.
     next: Timestamp,
-    /// Whether what was seen has to be seen again before a write.
+    /// Whether the lease has to be read again before a write.
     stale: bool,
     term: Option<Term>,
     released: bool,
@@ -109,7 +109,7 @@ pub struct Elector {
 }
 
 impl Elector {
-    /// A candidate; `identity` is its own, not even shared with an earlier process of the same name.
+    /// A candidate. `identity` is unique, even among earlier processes of the same name.
     pub fn new(identity: &str, timing: Timing) -> Self {
         Self {
             identity: identity.to_owned(),
@@ -140,7 +140,7 @@ impl Elector {
         }
     }
 
-    /// The lease as a read shows it; `None` if there is none.
+    /// The lease as read; `None` if there is none.
     pub fn saw(&mut self, lease: Option<Lease>, now: Timestamp) {
         self.tick(now);
         let version = |lease: &Option<Lease>| lease.as_ref().and_then(ResourceExt::resource_version);
@@ -157,12 +157,11 @@ impl Elector {
         self.next = if write_at_once { now } else { now.plus(self.timing.retry) };
     }
 
-    /// What became of a write that was sent at `sent`: the lease as it is stored now, or nothing if that failed or
-    /// nobody knows.
+    /// The outcome of a write that was sent at `sent`: the stored lease, or `None` if it failed or is unknown.
     pub fn wrote(&mut self, stored: Option<Lease>, sent: Timestamp, now: Timestamp) {
         self.tick(now);
         let Some(lease) = stored else {
-            // Someone else was faster, or the answer got lost: look before trying again.
+            // Somebody else was faster, or the answer was lost: read before trying again.
             self.stale = true;
             self.next = now.plus(self.timing.retry);
             return;
@@ -175,25 +174,25 @@ impl Elector {
         self.next = sent.plus(self.timing.retry);
     }
 
-    /// A read or a write did not work: nothing is known, and the next attempt comes after a while.
+    /// A read or write failed: nothing is known, and the next attempt comes later.
     pub fn failed(&mut self, now: Timestamp) {
         self.tick(now);
         self.stale = true;
         self.next = now.plus(self.timing.retry);
     }
 
-    /// One's part at this moment.
+    /// The current role.
     pub fn role(&mut self, now: Timestamp) -> Role {
         self.tick(now);
         self.term.map_or(Role::Standby, Role::Leader)
     }
 
-    /// Who holds the lease, as far as is known.
+    /// The holder of the lease, as far as known.
     pub fn holder(&self) -> Option<&str> {
         self.seen.as_ref().and_then(|(lease, _)| lease.as_ref()).and_then(holder)
     }
 
-    /// Stops leading at once, and gives the lease to write so that the next one need not wait for its end.
+    /// Stops leading at once. Returns the lease to write so that the next leader need not wait.
     pub fn release(&mut self, now: Timestamp) -> Option<Lease> {
         self.released = true;
         self.term.take()?;
@@ -206,7 +205,7 @@ impl Elector {
         Some(lease)
     }
 
-    /// Ends a term that has run out, and one whose length nobody knows because the clock was set back.
+    /// Ends a term that has run out, or whose length is unknown because the clock was set back.
     fn tick(&mut self, now: Timestamp) {
         if now < self.latest {
             self.term = None;
@@ -252,7 +251,7 @@ impl Elector {
     }
 }
 
-/// Who holds the lease; an empty name is nobody's.
+/// The holder of the lease; an empty name is nobody's.
 fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }

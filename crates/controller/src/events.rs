@@ -1,4 +1,4 @@
-//! Events on the objects that people look at: which of them are told once.
+//! Events on objects: which are published only once.
 
 mod standing;
 

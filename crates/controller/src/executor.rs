@@ -99,11 +99,6 @@ impl Executor {
         self.in_flight.is_empty()
     }
 
-    /// Whether something is in flight that began so short a time ago.
-    pub(crate) fn expects_answers(&self, now: Duration, young: Duration) -> bool {
-        self.in_flight.values().any(|it| now.saturating_sub(it.since) < young)
-    }
-
     /// Whether one more may begin.
     pub(crate) fn has_room(&self, now: Duration) -> bool {
         let fresh = self.in_flight.values().filter(|it| now.saturating_sub(it.since) < SLOW);

@@ -1,4 +1,4 @@
-//! How the controller is, as it is known and not as it is hoped.
+//! The health of the controller.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tenure_handles::{Clock, Timestamp};
 
-/// The loop goes round at least this often, or it hangs.
+/// The loop runs at least this often; otherwise it hangs.
 const HANGS: Duration = Duration::from_mins(1);
-/// The lease is read or written every few seconds, so that an API server not heard for so long is out of reach.
+/// The lease is read or written every few seconds. An API server that has been silent for this long is out of reach.
 const OUT_OF_REACH: Duration = Duration::from_secs(30);
 
-/// What is known of the controller's own state.
+/// What is known of the controller's state.
 pub struct Health {
     clock: Arc<dyn Clock>,
     api: Arc<tenure_watch::Health>,
@@ -37,7 +37,7 @@ impl Health {
         Self { clock, api, state: Mutex::new(State { beat, role: "standby".to_owned(), ..State::default() }) }
     }
 
-    /// Whether the process works; what it says is for people. If not, a restart may help.
+    /// Whether the process works, with an explanation. If not, a restart may help.
     pub fn live(&self) -> (bool, String) {
         let silent = self.clock.now().since(self.state().beat);
         let live = silent < HANGS;
@@ -45,7 +45,7 @@ impl Health {
         (live, text + "\n")
     }
 
-    /// Whether it can do its work, leading or standing by; what it says is for people.
+    /// Whether it can work, as leader or standing by, with an explanation.
     pub fn ready(&self) -> (bool, String) {
         let now = self.clock.now();
         let (state, api) = (self.state(), self.api.look());

@@ -1,4 +1,4 @@
-//! Which objects belong to which others, by keys: found from either side without a walk over all.
+//! Which objects belong to which others, by key, in both directions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// This object belongs to these, and to no others any more.
+    /// Sets what this object belongs to.
     pub(crate) fn set(&mut self, member: &str, owners: impl IntoIterator<Item = String>) {
         for owner in self.owners.remove(member).unwrap_or_default() {
             if let Some(members) = self.members.get_mut(&owner) {
@@ -39,12 +39,12 @@ impl Index {
         self.owners.get(member).into_iter().flatten()
     }
 
-    /// Everything that something belongs to, with what does.
+    /// Everything that has members, with its members.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&String, &BTreeSet<String>)> {
         self.members.iter()
     }
 
-    /// All that belong to something that this one belongs to, itself included.
+    /// All objects that share an owner with this one, itself included.
     pub(crate) fn neighbours(&self, member: &str) -> BTreeSet<String> {
         self.owners(member).flat_map(|owner| self.members(owner)).cloned().collect()
     }

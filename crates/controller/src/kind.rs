@@ -12,28 +12,28 @@ use crate::unreadable::Stub;
 use crate::world::World;
 use crate::write::At;
 
-/// A kind of object that the world knows.
+/// A kind of object in the world.
 pub trait Kind:
     Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
 {
     /// Its name in watches, events and metrics.
     const NAME: &'static str;
 
-    /// Drops what nobody reads, before the object waits to be observed.
+    /// Drops fields that nobody reads, before the object is queued.
     fn trim(&mut self) {}
 
-    /// What an object counts as that cannot be read; `None` where that is what was last read of it.
+    /// The replacement for an object that cannot be read; `None` to keep what was last read.
     fn stand_in(_: &Unreadable) -> Option<Self> {
         None
     }
 
-    /// Takes in what a watch says.
+    /// Takes in an event of the watch.
     fn observe(world: &mut World, event: Event<Self>);
 
     /// The object of this name and UID is gone.
     fn observe_gone(world: &mut World, namespace: &str, name: &str, uid: &str);
 
-    /// An object is there that cannot be read, and has no stand-in; or it was, and is gone.
+    /// An object exists that cannot be read and has no replacement; or it did, and is gone.
     fn observe_unreadable(world: &mut World, stub: &Stub, gone: bool);
 
     /// The API server does not know the kind.
@@ -43,12 +43,12 @@ pub trait Kind:
     fn forget(_: &mut World) {}
 }
 
-/// A kind of which all objects are kept in one cache of the world.
+/// A kind whose objects are all kept in one cache of the world.
 pub(crate) trait Cached: Resource<DynamicType = ()> + Sized {
     /// What is kept of an object.
     type Kept: Known;
 
-    /// Where.
+    /// The cache.
     fn cache(world: &mut World) -> &mut Cache<Self::Kept>;
 
     /// What is kept of an object.
@@ -60,7 +60,7 @@ pub(crate) trait Cached: Resource<DynamicType = ()> + Sized {
     }
 }
 
-/// Takes an event into the cache of its kind.
+/// Applies an event to the cache of its kind.
 pub(crate) fn cache<K: Cached>(world: &mut World, event: Event<K>) {
     match event {
         Event::Init => K::cache(world).begin(),
@@ -69,8 +69,12 @@ pub(crate) fn cache<K: Cached>(world: &mut World, event: Event<K>) {
             K::cache(world).list(kept);
         }
         Event::Apply(object) => {
-            let kept = object.kept();
-            K::cache(world).apply(kept);
+            let meta = object.meta();
+            let key = K::key(meta.namespace.as_deref().unwrap_or_default(), &object.name_any());
+            if !K::cache(world).keeps(&key, meta.uid.as_deref(), object.known_version()) {
+                let kept = object.kept();
+                K::cache(world).apply(kept);
+            }
         }
         Event::InitDone => K::cache(world).finish(),
         Event::Delete(object) => {
@@ -81,7 +85,7 @@ pub(crate) fn cache<K: Cached>(world: &mut World, event: Event<K>) {
     }
 }
 
-/// The object is gone from the cache of its kind.
+/// Removes an object from the cache of its kind.
 pub(crate) fn uncache<K: Cached>(world: &mut World, namespace: &str, name: &str, uid: &str) {
     K::cache(world).remove(&K::key(namespace, name), uid);
 }
@@ -96,8 +100,8 @@ pub(crate) fn cache_unreadable<K: Cached>(world: &mut World, stub: &Stub, gone: 
     }
 }
 
-/// Implements [`Cached`] for a kind that a part keeps in a field of its state; a function says what is kept of an object. With `by name`,
-/// all objects are in one namespace, and their names are the keys.
+/// Implements [`Cached`] for a kind that a part keeps in a field of its state; a function returns what is kept of an
+/// object. With `by name`, all objects are in one namespace, and their names are the keys.
 macro_rules! cached_in {
     ($kind:ty, $kept:ty, $state:ident.$field:ident, $of:expr) => {
         impl $crate::kind::Cached for $kind {
@@ -155,8 +159,8 @@ macro_rules! cached_kind {
 }
 pub(crate) use cached_kind;
 
-/// Implements [`Cached`] and [`Kind`] for a kind that a part keeps in a field of its state, and that may be missing. The last
-/// argument does what else there is to do then.
+/// Implements [`Cached`] and [`Kind`] for a kind that a part keeps in a field of its state, and that may be missing.
+/// The last argument runs in addition if it is missing.
 macro_rules! kept_kind {
     ($kind:ty, $name:literal, $kept:ty, $state:ident.$field:ident, $of:path $(, $lack:expr)?) => {
         $crate::kind::cached_in!($kind, $kept, $state.$field, $of);
@@ -173,20 +177,20 @@ macro_rules! kept_kind {
 }
 pub(crate) use kept_kind;
 
-/// Something that was observed, and is still to be told to the world.
+/// An observation that the world has not seen yet.
 pub struct Observation {
     tell: Box<dyn FnOnce(&mut World) + Send>,
-    /// What a write has released: of which kind, and how many.
+    /// What a write released: kind and count.
     released: Option<(&'static str, u64)>,
 }
 
 impl Observation {
-    /// Anything.
+    /// Any observation.
     pub fn new(tell: impl FnOnce(&mut World) + Send + 'static) -> Self {
         Self { tell: Box::new(tell), released: None }
     }
 
-    /// An object as it is.
+    /// The current state of an object.
     pub fn is<K: Kind>(object: K) -> Self {
         Self::new(move |world| {
             if world.counts(K::NAME) {
@@ -195,7 +199,7 @@ impl Observation {
         })
     }
 
-    /// An object without a namespace, or one of the only namespace that is watched, is gone.
+    /// An object without a namespace, or in the only watched namespace, is gone.
     pub fn gone<K: Kind>(at: At) -> Self {
         Self::gone_from::<K>("", at)
     }
@@ -210,7 +214,7 @@ impl Observation {
         })
     }
 
-    /// Several, if there are any.
+    /// Combines several, if there are any.
     pub fn all(all: Vec<Self>) -> Option<Self> {
         let released = all.iter().find_map(|it| it.released);
         let some = !all.is_empty();
@@ -218,18 +222,18 @@ impl Observation {
         some.then(|| Self { released, ..Self::new(tell) })
     }
 
-    /// The same from a write that has released so many of a kind.
+    /// Adds what a write released.
     #[must_use]
     pub fn releasing(self, kind: &'static str, count: u64) -> Self {
         Self { released: Some((kind, count)), ..self }
     }
 
-    /// What a write has released.
+    /// What a write released.
     pub(crate) fn released(&self) -> Option<(&'static str, u64)> {
         self.released
     }
 
-    /// Tells the world.
+    /// Applies it to the world.
     pub fn tell(self, world: &mut World) {
         (self.tell)(world);
     }

@@ -1,4 +1,4 @@
-//! Running for leader: does what the [`Elector`] says, on the real Lease.
+//! Runs for leader: performs the steps of the [`Elector`] on the real Lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::election::{Elector, Role, Step, Timing};
 use crate::health::Health;
 
-/// A candidate's way to the API.
+/// A candidate's access to the API.
 pub(crate) struct Campaign {
     pub(crate) leases: Api<Lease>,
     pub(crate) name: String,
@@ -39,7 +39,7 @@ impl Campaign {
                 Step::Read => self.read(&mut elector).await,
                 Step::Write(lease) => self.write(&mut elector, *lease).await,
                 Step::Wait(until) => {
-                    // Also to notice in time that a term has run out.
+                    // Also wakes in time to notice that a term has run out.
                     let wait = until.since(now).min(self.timing.retry).max(Duration::from_millis(1));
                     tokio::select! {
                         () = sleep(wait) => {}

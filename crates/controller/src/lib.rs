@@ -1,4 +1,4 @@
-//! The controller, as one level-triggered loop:
+//! The controller: one level-triggered loop.
 //!
 //! ```text
 //!    watch events ──▶ World ──▶ plan ──▶ writes ──▶ API server
@@ -6,19 +6,19 @@
 //!                       └────────── responses ─────────┘
 //! ```
 //!
-//! [`World`] is what is known, and [`Planner::plan`] decides what to write next; both do no I/O. [`Controller::run`] observes,
-//! plans, writes and takes the responses into the world, as long as the [`Elector`] says that it leads. A restart loses
-//! only how long a suspicion has lasted.
+//! [`World`] is the known state, and [`Planner::plan`] decides what to write next; both do no I/O.
+//! [`Controller::run`] observes, plans, writes, and applies the answers to the world, while the [`Elector`] leads. A
+//! restart loses only how long a suspicion has lasted.
 //!
 //! A deposed leader does no harm: every write is a compare-and-swap on the object that the decision was based on, or
-//! completes, idempotently, what such a write has decided. See [`Write`].
+//! idempotently completes such a decision. See [`Write`].
 
 mod attachment;
-/// Objects as they are known.
+/// Caches of objects.
 mod cache {
     pub use tenure_watch::{Cache, Known, Seen};
 }
-/// Which objects have changed.
+/// Logs of changed objects.
 mod changes {
     pub(crate) use tenure_watch::ChangeLog;
     pub(crate) use tenure_watch::Cursors;
@@ -40,6 +40,7 @@ mod live;
 mod metrics;
 mod node_addresses;
 mod nodes;
+mod pace;
 mod part;
 mod plan;
 mod pods;
@@ -48,6 +49,8 @@ mod run;
 mod shared;
 mod sightings;
 mod suspicions;
+#[cfg(test)]
+mod testing;
 mod unreadable;
 mod watch;
 mod whereabouts;

@@ -1,5 +1,5 @@
-//! Metrics in the text format that Prometheus reads. What is counted of objects is counted by the leader alone, so that a sum
-//! over replicas counts nothing twice.
+//! Metrics in the text format that Prometheus reads. Only the leader counts objects, so that a sum over replicas counts
+//! nothing twice.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 use tenure_handles::Timestamp;
 
 use crate::kind::Observation;
@@ -20,11 +20,23 @@ use crate::write::Write;
 pub(crate) type Labels = Vec<(&'static str, String)>;
 pub(crate) type Numbers = Family<Labels, Gauge<f64, AtomicU64>>;
 
+/// A new metric, registered.
+pub(crate) fn metric<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+/// The labels of one value.
+pub(crate) fn labels<const N: usize>(values: [(&'static str, &str); N]) -> Labels {
+    values.map(|(name, value)| (name, value.to_owned())).into()
+}
+
 /// The controller's metrics.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// Held while counting and while telling, so that nobody sees half a count.
+    /// Held while counting and while encoding, so that nobody sees half a count.
     whole: Mutex<()>,
     leader: Gauge,
     writes: Family<Labels, Counter>,
@@ -34,31 +46,30 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Those of the controller itself, and of these parts.
+    /// The metrics of the controller itself and of these parts.
     pub(crate) fn of<'p>(parts: impl Iterator<Item = &'p dyn Part>) -> Self {
-        let mut metrics = Self::default();
-        let registry = &mut metrics.registry;
-        registry.register("tenure_controller_leader", "Whether this replica leads", metrics.leader.clone());
-        registry.register(
-            "tenure_controller_writes",
-            "Writes by what they do and what became of them",
-            metrics.writes.clone(),
-        );
-        registry.register(
-            "tenure_controller_undecodable_objects",
-            "Objects of a kind that are there and cannot be read; each has an event that says why",
-            metrics.unreadable.clone(),
-        );
-        registry.register(
-            "tenure_controller_overlooked_writes",
-            "Writes that only the periodic plan of everything has found since this replica leads; each is a defect",
-            metrics.overlooked.clone(),
-        );
-        metrics.parts = parts.map(|part| part.metrics(registry)).collect();
-        metrics
+        let mut all = Registry::default();
+        let registry = &mut all;
+        Self {
+            whole: Mutex::default(),
+            leader: metric(registry, "tenure_controller_leader", "Whether this replica leads"),
+            writes: metric(registry, "tenure_controller_writes", "Writes by operation and outcome"),
+            unreadable: metric(
+                registry,
+                "tenure_controller_undecodable_objects",
+                "Objects of a kind that exist and cannot be read; each has an event that says why",
+            ),
+            overlooked: metric(
+                registry,
+                "tenure_controller_overlooked_writes",
+                "Writes that only the periodic full plan has found since this replica leads; each is a defect",
+            ),
+            parts: parts.map(|part| part.metrics(registry)).collect(),
+            registry: all,
+        }
     }
 
-    /// All of them, as text.
+    /// Encodes all of them as text.
     pub fn text(&self) -> Result<String, std::fmt::Error> {
         let _whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
@@ -68,16 +79,15 @@ impl Metrics {
 
     /// Counts a write.
     pub(crate) fn wrote(&self, verb: &'static str, outcome: &'static str) {
-        let labels = vec![("write", verb.to_owned()), ("outcome", outcome.to_owned())];
-        self.writes.get_or_create(&labels).inc();
+        self.writes.get_or_create(&labels([("write", verb), ("outcome", outcome)])).inc();
     }
 
-    /// A write was answered, and this was observed.
+    /// Counts the answer to a write.
     pub(crate) fn answered(&self, write: &Write, observation: &Observation) {
         self.parts.iter().for_each(|part| part.answered(&**write, observation));
     }
 
-    /// Counts what the leader knows; one that stands by counts nothing.
+    /// Counts what the leader knows. A replica that stands by counts nothing.
     pub(crate) fn count(&self, world: &World, leads: bool, planner: &Planner, now: Timestamp) {
         let suspects = planner.suspects();
         self.overlooked.set(i64::try_from(planner.overlooked()).unwrap_or(i64::MAX));
@@ -86,7 +96,7 @@ impl Metrics {
         self.unreadable.clear();
         if leads {
             for (kind, count) in world.unreadable.count() {
-                self.unreadable.get_or_create(&vec![("kind", kind.to_owned())]).set(count);
+                self.unreadable.get_or_create(&labels([("kind", kind)])).set(count);
             }
         }
         self.parts.iter().for_each(|part| part.count(world, leads, suspects, now));

@@ -5,9 +5,9 @@
 //!                    enactment deleted ──▶ agent removes the address ──▶ pool: offset freed, cools ──▶ enactment gone
 //! ```
 //!
-//! The pool is the lock: an offset is taken there before an enactment names its address, and it is freed there only after the node
-//! has said, for an enactment that is being deleted, that the address is off its interfaces. An enactment's addresses never change;
-//! another address is another enactment.
+//! The pool is the lock: an offset is taken there before an enactment names its address. It is freed only after the
+//! node has reported, for an enactment in deletion, that the address is off its interfaces. An enactment's addresses
+//! never change; another address means another enactment.
 
 mod belongs;
 mod companion;
@@ -44,9 +44,9 @@ pub use write::NodeAddressWrite;
 /// Addresses of nodes, as a part of the controller.
 #[derive(Clone, Debug)]
 pub struct NodeAddressesPart {
-    /// How long a freed address rests before another node gets it.
+    /// How long a freed address cools before another node gets it.
     pub cooling: Duration,
-    /// How long a node has to be missing before its addresses are freed without its help.
+    /// How long a node has to be missing before its addresses are freed without it.
     pub missing_node_rest: Duration,
 }
 
@@ -90,7 +90,7 @@ kept_kind!(
     forget_mode
 );
 
-/// Who takes care of interfaces is not known without the kinds.
+/// Without the kinds, it is not known who configures interfaces.
 fn forget_mode(world: &mut World) {
     world.node_addresses_mut().forget_mode();
 }

@@ -1,5 +1,5 @@
-//! Nodes: of each only that it exists, its labels and taints, whether it is ready, its addresses, which start of its machine it is, and how
-//! many pods it may run.
+//! Nodes. Of each only the needed fields are kept: labels, taints, readiness, addresses, boot ID, and how many pods
+//! it may run.
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, NodeSystemInfo};
 use kube::ResourceExt;
@@ -10,7 +10,7 @@ use crate::kind::Kind;
 use crate::unreadable::Stub;
 use crate::world::World;
 
-/// What an administrator puts on a node that will not come back by itself.
+/// The taint of a node that will not come back by itself.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// Whether an administrator has declared the node out of service.
@@ -29,7 +29,7 @@ impl Kind for Node {
             all.retain(|resource, _| resource == "pods");
             all
         });
-        // Heartbeats come every few minutes and say nothing new.
+        // Heartbeats come every few minutes and change nothing else.
         let ready = status.conditions.take().into_iter().flatten().filter(|it| it.type_ == "Ready");
         let ready =
             ready.map(|it| NodeCondition { type_: it.type_, status: it.status, ..Default::default() });

@@ -1,8 +1,8 @@
-//! The seam: what a dialect is to the controller.
+//! The seam between the controller and a dialect.
 //!
-//! A [`Part`] says what it watches, plans without I/O what to write, performs its writes, and counts. The control loop knows
-//! nothing else of it. Parts read each other's objects in the [`World`], and pass what one plan decides to the next on a
-//! [`Board`].
+//! A [`Part`] names what it watches, plans writes without I/O, performs them, and counts. The control loop knows
+//! nothing else of it. Parts read each other's objects in the [`World`], and pass decisions of one plan to the next
+//! part on a [`Board`].
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -23,50 +23,52 @@ use crate::write::{Operation, Write};
 
 /// A dialect.
 pub trait Part: Debug + Send + Sync {
-    /// Watches what it needs.
+    /// Starts the watches that it needs.
     fn watch(&self, watches: &mut Watches<'_>);
 
-    /// Writes into the world what the settings say, before anything is observed.
+    /// Writes settings into the world, before anything is observed.
     fn prepare(&self, _: &mut World) {}
 
-    /// A planner that has seen nothing yet: each term begins with a new one.
+    /// A new planner: each term begins with one.
     fn planner(&self) -> Box<dyn Plan>;
 
     /// The name of the part in its writes, and what performs them.
     fn performer(&self, client: &Client) -> (&'static str, Arc<dyn Perform>);
 
-    /// What counts for it.
+    /// Registers and returns its metrics.
     fn metrics(&self, registry: &mut Registry) -> Box<dyn Count>;
 }
 
-/// Plans. All it may remember between two plans is since when it has seen what, and what it need not look at again.
+/// Plans. Between two plans it may remember only since when it has seen something, and what it need not look at
+/// again.
 ///
-/// A plan should cost what has changed, not what exists. [`crate::Cache::changed`] says what has changed since the last plan;
-/// beside that a plan looks again at what it has planned and not seen done yet, and at what is due by now. It must plan the same
-/// writes as a look at everything would.
+/// A plan should cost what changed, not what exists. [`crate::Cache::changed`] tells what changed since the last
+/// plan. Beside that, a plan looks again at what it planned and has not seen done, and at what is due. It must plan
+/// the same writes as a full plan would.
 pub trait Plan: Debug + Send {
-    /// The writes that bring the world closer to what it should be, those of earlier plans that are not done included.
+    /// The writes that bring the world closer to the desired state, including those of earlier plans that are not
+    /// done.
     fn plan(&mut self, world: &World, board: &mut Board, now: Timestamp) -> Vec<Write>;
 
-    /// Whether enough is known to plan. Nothing is planned before every part says so.
+    /// Whether enough is known to plan. Nothing is planned before every part is ready.
     fn is_ready(&self, _: &World) -> bool {
         true
     }
 
-    /// The next plan looks at everything, and relies on nothing that was remembered to spare a look.
+    /// Makes the next plan look at everything, and rely on nothing that was remembered to save work.
     fn look_at_all(&mut self) {}
 
-    /// When to plan again even if nothing is observed until then.
+    /// When to plan again without an observation.
     fn next_look(&self) -> Option<Timestamp> {
         None
     }
 
-    /// What people should know and no write says.
+    /// Events that belong to no write.
     fn take_notes(&mut self, _: &World) -> Vec<Note> {
         Vec::new()
     }
 
-    /// How many records are suspected to be unused.
+    /// How many records seem to be unused.
     fn suspects(&self) -> usize {
         0
     }
@@ -74,20 +76,20 @@ pub trait Plan: Debug + Send {
 
 /// Performs the writes of one part.
 pub trait Perform: Send + Sync {
-    /// Performs a write. Others than those of its part are an error.
+    /// Performs a write. A write of another part is an error.
     fn perform<'a>(&'a self, operation: &'a dyn Operation) -> BoxFuture<'a, Answer>;
 }
 
 /// Counts for one part.
 pub trait Count: Debug + Send + Sync {
-    /// Counts what is known; one that does not lead counts nothing.
+    /// Counts what is known; nothing if this replica does not lead.
     fn count(&self, world: &World, leads: bool, suspects: usize, now: Timestamp);
 
-    /// A write was answered, and this was observed.
+    /// Takes note of the answer to a write.
     fn answered(&self, _: &dyn Operation, _: &Observation) {}
 }
 
-/// What the parts of one plan tell each other, by its type.
+/// What the parts of one plan tell each other, by type.
 #[derive(Debug, Default)]
 pub struct Board {
     facts: HashMap<TypeId, Box<dyn Any + Send>>,

@@ -90,8 +90,10 @@ impl Planner {
             self.parts.iter_mut().flat_map(|part| part.plan(world, &mut board, now)).collect();
         writes.sort_by_key(|write| write.rank());
         // The others come when this one is done.
-        let mut subjects = HashSet::new();
-        writes.retain(|write| subjects.insert(write.subject().to_owned()));
+        let mut subjects = HashSet::with_capacity(writes.len());
+        let mut first =
+            writes.iter().map(|write| subjects.insert(write.subject())).collect::<Vec<_>>().into_iter();
+        writes.retain(|_| first.next().unwrap_or_default());
         writes
     }
 

@@ -1,10 +1,10 @@
-//! Pods, as little as possible of each: that it is there, and what its network status says.
+//! Pods. Of each as little as possible is kept: that it exists, and its network status.
 //!
-//! There may be a hundred thousand, so nothing else of them is kept but of *claim users*: pods that refer to a claim, or may, and those
-//! that take an alias address along. Pods that have ended are not among them: they are not even listed, so an ended pod is gone.
+//! There may be a hundred thousand, so more is kept only of *claim users*, which (may) refer to a claim, and of pods
+//! that take an alias address along. Pods that have ended are not listed at all, so an ended pod counts as gone.
 //!
-//! A watch of anything but bare metadata sends whole pods, so [`PodBrief`] reads the node out of them as well, and nobody has to
-//! ask for it when a move begins or commits. It also reads which addresses the kubelet says that the pod has: evidence of use.
+//! Only a watch of bare metadata saves bandwidth; any other sends whole pods. So [`PodBrief`] also reads the node,
+//! which a move needs without a further call, and the addresses that the kubelet reports, which are evidence of use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -25,22 +25,22 @@ use crate::kind::Kind;
 use crate::unreadable::Stub;
 use crate::world::World;
 
-/// A pod that was heard of.
+/// A pod that the watch has reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodSeen {
     /// `namespace/name`, as records have it.
     pub podref: String,
-    /// Its UID: a pod of the same name with another is another.
+    /// Its UID: a pod of the same name with another UID is another pod.
     pub uid: String,
-    /// The addresses of its network status; `None` while it says nothing.
+    /// The addresses of its network status; `None` while it has none.
     pub addresses: Option<Box<[Address]>>,
-    /// Where it is, and the addresses that its kubelet says that it has.
+    /// Its node, and the addresses that its kubelet reports.
     pub report: Option<Report>,
-    /// What matters of it if it refers to a claim, or may; kept only then.
+    /// What is needed of it if it (may) refer to a claim; kept only then.
     pub facts: Option<Box<PodFacts>>,
 }
 
-/// What the kubelet says of a pod that has a network of its own.
+/// What the kubelet reports of a pod with its own network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The node.
@@ -57,7 +57,7 @@ struct Seen {
     report: Option<Report>,
 }
 
-/// What is read of a pod: the metadata, the node, and the addresses.
+/// What is read of a pod: metadata, node and addresses.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct PodBrief {
     metadata: ObjectMeta,
@@ -67,7 +67,7 @@ pub struct PodBrief {
     status: Reported,
 }
 
-/// What the kubelet says.
+/// The kubelet's report.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Reported {
@@ -81,7 +81,7 @@ struct PodIp {
     ip: String,
 }
 
-/// Where a pod is.
+/// The node of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Placement {
@@ -95,18 +95,18 @@ struct Placement {
 #[derive(Debug, Default)]
 pub struct Pods {
     seen: BTreeMap<Box<str>, Seen>,
-    /// Pods that refer to a claim, or may.
+    /// Pods that (may) refer to a claim.
     claim_users: BTreeMap<Box<str>, PodFacts>,
-    /// While a list comes in, those that it has not mentioned yet.
+    /// During a list: pods that it has not mentioned yet.
     unseen: Option<BTreeSet<Box<str>>>,
     complete: bool,
-    /// Which pods came, went, or have other addresses or another UID.
+    /// Pods that were added or removed, or have other addresses or another UID.
     changes: ChangeLog,
     /// What changed about claim users.
     claim_user_changes: ChangeLog,
-    /// Which pods have other addresses by their kubelet, or are elsewhere.
+    /// Pods whose kubelet reports other addresses or another node.
     report_changes: ChangeLog,
-    /// The nodes of reports, so that each name is there once.
+    /// The nodes of reports, each name stored once.
     nodes: BTreeSet<Arc<str>>,
 }
 
@@ -116,13 +116,13 @@ impl Pods {
         self.unseen = Some(self.seen.keys().cloned().collect());
     }
 
-    /// A pod as it is.
+    /// The current state of a pod.
     pub fn apply(&mut self, pod: PodSeen) {
         if let Some(unseen) = &mut self.unseen {
             unseen.remove(pod.podref.as_str());
         }
         let podref = pod.podref.into_boxed_str();
-        // A pod that was a claim user stays one while it lives, whatever becomes of its annotations: it may have the address.
+        // A claim user stays one while it lives, whatever its annotations say later: it may have the address.
         let known = self.claim_users.remove(&podref);
         let user = pod.facts.filter(|facts| {
             facts.may_refer()
@@ -161,7 +161,7 @@ impl Pods {
             self.remove(&podref);
         }
         if !self.complete {
-            // Absence means something from now on.
+            // From now on absence means something.
             self.changes.note_all();
             self.claim_user_changes.note_all();
             self.report_changes.note_all();
@@ -182,7 +182,7 @@ impl Pods {
         }
     }
 
-    /// Nobody watches them any more, and nothing is known.
+    /// Nobody watches pods any more, so nothing is known.
     pub fn forget(&mut self) {
         let mut changes = mem::take(&mut self.changes);
         let mut claim_user_changes = mem::take(&mut self.claim_user_changes);
@@ -193,60 +193,60 @@ impl Pods {
         *self = Self { changes, claim_user_changes, report_changes, ..Self::default() };
     }
 
-    /// How often something changed about pods that refer to a claim, or may.
+    /// How often pods that (may) refer to a claim changed.
     pub fn changes(&self) -> u64 {
         self.claim_user_changes.count()
     }
 
-    /// Which pods came, went, or have another UID or other addresses since `cursor` was here.
+    /// Pods that were added or removed, or have another UID or other addresses, since `cursor`.
     pub fn changed(&self, cursor: &mut Cursor) -> Changed {
         self.changes.since(cursor)
     }
 
-    /// Which pods that refer to a claim, or may, came, went or say something else since `cursor` was here.
+    /// Pods that (may) refer to a claim and were added, removed or changed since `cursor`.
     pub fn changed_claim_users(&self, cursor: &mut Cursor) -> Changed {
         self.claim_user_changes.since(cursor)
     }
 
-    /// Which pods have other addresses by their kubelet, or are elsewhere, since `cursor` was here.
+    /// Pods whose kubelet reports other addresses or another node since `cursor`.
     pub fn changed_reports(&self, cursor: &mut Cursor) -> Changed {
         self.report_changes.since(cursor)
     }
 
-    /// What the kubelets say, by `namespace/name` of the pods.
+    /// The kubelets' reports, by `namespace/name` of the pods.
     pub fn reports(&self) -> impl Iterator<Item = (&str, &Report)> {
         self.seen.iter().filter_map(|(podref, seen)| Some((podref.as_ref(), seen.report.as_ref()?)))
     }
 
-    /// What the kubelet says of a pod that lives, and the pod's UID.
+    /// The kubelet's report of a living pod, and the pod's UID.
     pub fn report(&self, podref: &str) -> Option<(&Report, &str)> {
         let seen = self.seen.get(podref)?;
         Some((seen.report.as_ref()?, &seen.uid))
     }
 
-    /// Whether a list has come in completely. Before, absence means nothing.
+    /// Whether a list is complete. Before, absence means nothing.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// A pod that lives.
+    /// A living pod.
     pub fn get(&self, podref: &str) -> Option<LivingPod> {
         let Seen { uid, addresses, .. } = self.seen.get(podref)?;
         let addresses = addresses.as_ref().map(|all| all.iter().copied().collect());
         Some(LivingPod { uid: uid.to_string(), finished: false, addresses })
     }
 
-    /// Whether the pod of this UID lives. Its annotations have no say in it.
+    /// Whether the pod of this UID lives. Its annotations do not matter.
     pub fn lives(&self, podref: &str, uid: &str) -> bool {
         self.seen.get(podref).is_some_and(|seen| *seen.uid == *uid)
     }
 
-    /// Pods that live and refer to a claim, or may.
+    /// Living pods that (may) refer to a claim.
     pub fn claim_users(&self) -> impl Iterator<Item = &PodFacts> {
         self.claim_users.values()
     }
 
-    /// A pod that lives and refers to a claim, or may.
+    /// A living pod that (may) refer to a claim.
     pub fn claim_user(&self, podref: &str) -> Option<&PodFacts> {
         self.claim_users.get(podref)
     }
@@ -265,7 +265,7 @@ impl PodSeen {
 }
 
 impl Report {
-    /// What can be read of it. The addresses of the host are the node's.
+    /// What can be read of it. With host networking, its addresses are the node's.
     fn of(pod: &PodBrief) -> Option<Self> {
         let node = pod.spec.node_name.as_deref().filter(|node| !node.is_empty())?;
         let all = pod.status.pod_ips.iter().flatten().filter_map(|it| it.ip.parse().ok());
@@ -282,7 +282,7 @@ impl PodBrief {
     }
 }
 
-/// Lets a type with a part of a pod's fields be watched as a pod.
+/// Lets a type with some of a pod's fields be watched as a pod.
 macro_rules! view_of_pods {
     ($view:ty) => {
         impl kube::Resource for $view {
@@ -322,7 +322,7 @@ view_of_pods!(PodBrief);
 impl Kind for PodBrief {
     const NAME: &'static str = "Pod";
 
-    /// It runs somewhere: its records stay.
+    /// It runs somewhere, so its records stay.
     fn stand_in(it: &Unreadable) -> Option<Self> {
         Some(Self::somewhere(it.metadata.clone()))
     }
@@ -348,7 +348,7 @@ impl Kind for PodBrief {
     }
 }
 
-/// A pod as it was read this moment.
+/// A pod as it was just read.
 pub(crate) fn living(pod: &Pod) -> LivingPod {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let uid = pod.metadata.uid.clone().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! The rule by which things of a missing node are released, the same for every kind.
+//! The rule for releasing what a missing node has, the same for every kind.
 //!
-//! A Node object that is gone says nothing about the node's containers. What the node had is released only when the Node is
-//! missing and no pod that lives is bound to it, at two observations that lie a rest apart. The first observation is written
-//! on the object itself ([`tenure_api::release::RELEASING`]), so that a restart loses nothing and the owner can object: an
-//! agent that is alive removes the mark from its own objects before it hands out anything more of them. The second
-//! observation deletes on the version that was read, so that whichever of the two writes comes second fails.
+//! A deleted Node object says nothing about the node's containers. What the node had is released only if the Node is
+//! missing and no living pod is bound to it, at two observations with time between them. The first observation is
+//! written on the object itself ([`tenure_api::release::RELEASING`]), so that a restart loses nothing and the owner
+//! can object: a living agent removes the mark from its own objects before it assigns anything more from them. The
+//! second observation deletes at the version that was read, so the later of the two writes fails.
 //!
 //! ```text
 //!             Mark: live reads, compare-and-swap           Release: live reads again, delete on uid and version
@@ -14,9 +14,10 @@
 //!            agent is alive: compare-and-swap
 //! ```
 //!
-//! To use it for another kind: call [`Releases::look_again`] at the beginning of a plan and [`Releases::step`] for each object
-//! whose node is not known, write [`mark_at`] for [`Step::Mark`], and ask `crate::live::node_is_in_use` before both writes. An
-//! object whose node is known again loses its mark. The taint `node.kubernetes.io/out-of-service` needs no mark and no rest.
+//! To use it for another kind: call [`Releases::look_again`] at the beginning of a plan and [`Releases::step`] for
+//! each object whose node is not known, write [`mark_at`] for [`Step::Mark`], and ask `crate::live::node_is_in_use`
+//! before both writes. An object whose node is known again loses its mark. The taint
+//! `node.kubernetes.io/out-of-service` needs no mark and no waiting time.
 
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ use tenure_handles::Timestamp;
 
 use crate::sightings::Sightings;
 
-/// The usual rest: a kubelet that is alive has noticed by then that its pods are gone, and five minutes are not over.
+/// The default time between the observations: by then a living kubelet has noticed that its pods are gone, and five
+/// minutes are not over.
 pub const MISSING_NODE_REST: Duration = Duration::from_mins(2);
 
 /// How long a node has to be missing before what it had is released.
@@ -37,21 +39,21 @@ impl Default for MissingNodeRest {
         Self(MISSING_NODE_REST)
     }
 }
-/// A mark counts only when this process has seen it for so long, too: the clock of whoever wrote it may be wrong.
+/// A mark counts only after this process has seen it for this long, too: the clock of its author may be wrong.
 const SEEN_FOR: Duration = Duration::from_secs(10);
 
-/// What to do next about an object of a missing node.
+/// The next step for an object of a missing node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Write the mark, if live reads agree.
     Mark,
-    /// The rest is not over.
+    /// The waiting time is not over.
     Wait,
     /// Delete the object, if live reads agree.
     Release,
 }
 
-/// Since when which mark has been seen, by the object's UID.
+/// Since when each mark has been seen, by the object's UID.
 #[derive(Debug)]
 pub(crate) struct Releases {
     rest: Duration,
@@ -65,25 +67,25 @@ struct Sighting {
 }
 
 impl Releases {
-    /// Nothing was seen yet; `rest` lies between the two observations.
+    /// Starts empty; `rest` is the time between the two observations.
     pub(crate) fn resting(rest: Duration) -> Self {
         Self { rest, seen: Sightings::default() }
     }
 
-    /// A plan for all objects begins. Those that it does not ask about are forgotten.
+    /// Begins a plan of all objects. Those that it does not ask about are forgotten.
     pub(crate) fn look_again(&mut self) {
         self.seen.look_again();
     }
 
-    /// A look at one object begins.
+    /// Begins to look at one object.
     pub(crate) fn look_again_at(&mut self, uid: &str) {
         self.seen.look_again_at(uid);
     }
 
-    /// What to do about the object with this UID and this mark, whose node is missing.
+    /// The step for the object with this UID and this mark, whose node is missing.
     pub(crate) fn step(&mut self, uid: &str, mark: Option<&str>, now: Timestamp) -> Step {
         let seen_for = self.rest.min(SEEN_FOR);
-        // A mark from the future was written by a clock that was wrong, or is ours from before the clock was set back.
+        // A mark from the future is from a wrong clock, or from before ours was set back.
         let marked = mark.and_then(|mark| Some((mark, since(mark)?)));
         let Some((mark, since)) = marked.filter(|(_, since)| *since <= now.plus(seen_for)) else {
             return Step::Mark;
@@ -95,18 +97,18 @@ impl Releases {
         if due <= now { Step::Release } else { Step::Wait }
     }
 
-    /// The objects whose rest is over since they were looked at.
+    /// The objects whose waiting time is over since the last look.
     pub(crate) fn due(&mut self, now: Timestamp) -> impl Iterator<Item = String> + use<> {
         self.seen.due(now)
     }
 
-    /// When the next rest is over; those that are over wake nobody.
+    /// When the next waiting time is over; those that are over wake nobody.
     pub(crate) fn next(&self) -> Option<Timestamp> {
         self.seen.next()
     }
 }
 
-/// The mark of an observation that is made now.
+/// The mark of an observation at this time.
 pub(crate) fn mark_at(now: Timestamp) -> String {
     now.to_jiff().to_string()
 }
@@ -161,7 +163,7 @@ mod tests {
             assert_eq!(look(&mut releases, Some(&mark), 0), Step::Mark, "{mark:?}");
         }
         assert_eq!(look(&mut releases, Some(&mark_at(at(3))), 0), Step::Wait, "clocks differ a little");
-        // The clock is set back by an hour in the middle of a rest.
+        // The clock is set back by an hour during the waiting time.
         let mark = mark_at(at(3_600));
         assert_eq!(look(&mut releases, Some(&mark), 3_601), Step::Wait);
         assert_eq!(look(&mut releases, Some(&mark), 10), Step::Mark);

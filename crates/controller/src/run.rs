@@ -1,4 +1,4 @@
-//! The controller: its settings, its parts, and how it starts and ends.
+//! The controller: its settings, its parts, start and end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,42 +31,43 @@ use crate::world::World;
 /// How a controller runs.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Its own name in the election, shared with nobody.
+    /// Its unique name in the election.
     pub identity: String,
     /// The namespace of the lease.
     pub lease_namespace: String,
     /// The name of the lease.
     pub lease_name: String,
-    /// How long things last in the election.
+    /// The times of the election.
     pub timing: Timing,
-    /// How many writes are under way at once, unless they are slow.
+    /// How many writes are in flight at once, unless they are slow.
     pub workers: usize,
     /// How many writes are planned at once.
     pub round: usize,
-    /// What is heard is planned for at once, unless the last plan is not so old yet: then what comes meanwhile is heard, too.
+    /// What is observed and answered is planned for at once, unless the last plan is younger than this: then what arrives
+    /// meanwhile is included.
     pub debounce: Duration,
-    /// How long a write may take. It is given up at the end of the term in any case.
+    /// How long a write may take. It is always abandoned at the end of the term.
     pub patience: Duration,
-    /// How often to plan even if nothing is heard.
+    /// How often to plan without observations.
     pub tick: Duration,
-    /// How long a node has to be missing, and no pod bound to it, before what it had is released.
+    /// How long a node has to be missing, without a pod bound to it, before what it had is released.
     pub missing_node_rest: Duration,
-    /// How Whereabouts' ranges are looked after.
+    /// How to manage Whereabouts' ranges.
     pub whereabouts: Whereabouts,
-    /// How claims are looked after.
+    /// How to manage claims.
     pub claims: ClaimSettings,
-    /// The name of the cluster's default network, as in its configuration, if it lets addresses outlive pods.
+    /// The name of the cluster's default network, as in its configuration, if its addresses may outlive pods.
     pub cluster_network: Option<String>,
-    /// The image of egress gateways. Without one nobody looks after egress.
+    /// The image of egress gateways. Without one, egress is not managed.
     pub egress_image: Option<String>,
-    /// The cloud whose alias addresses are attached. Without it nobody looks after alias pools.
+    /// The cloud whose alias addresses are attached. Without it, alias pools are not managed.
     pub cloud: Option<CloudSettings>,
     /// Further dialects.
     pub parts: Vec<Arc<dyn Part>>,
 }
 
 impl Settings {
-    /// The usual ones. The lease is the one that Coil's controller uses, so that of the two systems only one leads.
+    /// The defaults. The lease is that of Coil's controller, so that only one of the two systems leads.
     pub fn new(identity: &str) -> Self {
         Self {
             identity: identity.to_owned(),
@@ -75,7 +76,7 @@ impl Settings {
             timing: Timing::default(),
             workers: 32,
             round: 256,
-            debounce: Duration::from_millis(3),
+            debounce: Duration::from_millis(1),
             patience: Duration::from_secs(30),
             tick: Duration::from_secs(10),
             missing_node_rest: crate::MISSING_NODE_REST,
@@ -88,7 +89,7 @@ impl Settings {
         }
     }
 
-    /// All dialects, in the order in which they plan: each may read what an earlier one has decided.
+    /// All dialects, in planning order: each may read what an earlier one decided.
     pub(crate) fn all_parts(&self) -> Vec<Arc<dyn Part>> {
         let coil = Coil { missing_node_rest: self.missing_node_rest };
         let claims = ClaimsPart {
@@ -114,7 +115,7 @@ impl Settings {
     }
 }
 
-/// Why a controller ended though nobody told it to.
+/// Why a controller ended without being told to.
 #[derive(Debug, thiserror::Error)]
 #[error("running the controller: a part of it ended: {0}")]
 pub struct RunError(String);
@@ -136,7 +137,7 @@ impl std::fmt::Debug for Controller {
 }
 
 impl Controller {
-    /// A controller of the API that `client` reaches.
+    /// A controller for the API of `client`.
     pub fn new(client: Client, clock: impl Clock, settings: Settings) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let connection = Connection::named(client, clock.clone(), &settings.identity);
@@ -146,17 +147,17 @@ impl Controller {
         Self { connection, clock, settings, parts, health, metrics }
     }
 
-    /// How it is.
+    /// Its health.
     pub fn health(&self) -> Arc<Health> {
         self.health.clone()
     }
 
-    /// What it counts.
+    /// Its metrics.
     pub fn metrics(&self) -> Arc<Metrics> {
         self.metrics.clone()
     }
 
-    /// What it tells over HTTP: `/healthz`, `/readyz`, `/metrics`.
+    /// Its HTTP pages: `/healthz`, `/readyz`, `/metrics`.
     pub fn pages(&self) -> Pages {
         let (live, ready, metrics) = (self.health(), self.health(), self.metrics());
         Pages::default()
@@ -165,8 +166,8 @@ impl Controller {
             .metrics(move || std::future::ready(metrics.text()))
     }
 
-    /// Runs until `stop`; then finishes what is under way and releases the lease. Dropping the future ends it at once,
-    /// as a crash would.
+    /// Runs until `stop`, then finishes what is in flight and releases the lease. Dropping the future ends it at
+    /// once, like a crash.
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
         let mut tasks = JoinSet::new();
         let (sender, observations) = mpsc::unbounded_channel();
@@ -175,7 +176,7 @@ impl Controller {
         let mut watches = Watches::new(&self.connection, lead, &sender, &mut tasks);
         self.parts.iter().for_each(|part| part.watch(&mut watches));
         let needs = watches.into_needs();
-        // Watches keep their own: when all of them have ended, so has this.
+        // Watches keep their own; it ends with the last of them.
         drop(sender);
         let (notes, noted) = mpsc::channel(256);
         let publisher = Publisher {

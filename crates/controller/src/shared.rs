@@ -1,8 +1,9 @@
-//! Whereabouts' ranges that have addresses of other pools, and which of those addresses pods have.
+//! Whereabouts' ranges that overlap other pools, and which of the shared addresses pods have.
 //!
-//! An `IPPool` does not say where its range starts or what it excludes: network configurations do. So if a range overlaps a pool, the
-//! pool's status says so, and addresses with a record in the range are not assigned; the pool's other addresses are. Named networks
-//! are separate from all others, and their records do not count. Alias pools and node address pools use this alike.
+//! An `IPPool` does not say where its range starts or what it excludes: network configurations do. So if a range
+//! overlaps a pool, the pool's status says so, and addresses with a record in the range are not assigned; the pool's
+//! other addresses are. Named networks are separate from all others, and their records do not count. Alias pools and
+//! node address pools both use this.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,16 +19,16 @@ const LEDGER: &str = "IPPool";
 /// The first and the last of some addresses.
 pub(crate) type Span = (Address, Address);
 
-/// Which ranges have addresses of which pools.
+/// Which ranges overlap which pools.
 #[derive(Debug, Default)]
 pub(crate) struct SharedRanges {
-    /// By `kind name`, the first and the last address.
+    /// By `kind name`: the first and last address.
     spans: BTreeMap<String, Span>,
     pools: BTreeMap<String, Span>,
     to_pools: Index,
 }
 
-/// A range of Whereabouts that has addresses of a pool.
+/// A range of Whereabouts that overlaps a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shared {
     pub(crate) kind: &'static str,
@@ -35,7 +36,7 @@ pub(crate) struct Shared {
 }
 
 impl SharedRanges {
-    /// Takes in all ranges, and pools by their keys.
+    /// Reads all ranges, and pools by key.
     pub(crate) fn read_all(&mut self, ledgers: &Ledgers, pools: impl Iterator<Item = (String, Span)>) {
         *self = Self { pools: pools.collect(), ..Self::default() };
         for key in ledgers.pools.iter().map(Known::key) {
@@ -46,13 +47,13 @@ impl SharedRanges {
         }
     }
 
-    /// Takes in a ledger that came, went or changed, and says of which pools it had or has addresses.
+    /// Reads a ledger that was added, removed or changed. Returns the pools that it overlapped or overlaps.
     pub(crate) fn read_ledger(&mut self, ledgers: &Ledgers, key: &str) -> BTreeSet<String> {
         let ledger = ledgers.pools.get(key).filter(|it| it.is_of_the_cluster());
         self.read(LEDGER, key, ledger.map(|it| it.pool.spec.range.as_str()))
     }
 
-    /// Takes in slices, and says the same.
+    /// Reads slices. Returns the same.
     pub(crate) fn read_slices(&mut self, ledgers: &Ledgers, key: &str) -> BTreeSet<String> {
         self.read(SLICES, key, ledgers.slices.get(key).map(|it| it.spec.range.as_str()))
     }
@@ -74,7 +75,7 @@ impl SharedRanges {
         touched
     }
 
-    /// Takes in the addresses of a pool. Only other addresses than before need a look at all ranges.
+    /// Sets the addresses of a pool. Only other addresses than before need a look at all ranges.
     pub(crate) fn read_pool(&mut self, name: &str, now: Option<Span>) {
         if self.pools.get(name) == now.as_ref() {
             return;
@@ -93,7 +94,7 @@ impl SharedRanges {
         }
     }
 
-    /// A range that has addresses of a pool; whole ranges come before the ledgers of their parts.
+    /// A range that overlaps a pool; whole ranges come before the ledgers of their parts.
     pub(crate) fn shared(&self, pool: &str) -> Option<Shared> {
         let ranges = self.to_pools.members(pool).filter_map(|key| key.split_once(' '));
         let first = ranges.min_by_key(|(kind, name)| (*kind != SLICES, *name))?;
@@ -121,7 +122,7 @@ impl SharedRanges {
     }
 }
 
-/// Whether two spans have an address in common.
+/// Whether two spans overlap.
 pub(crate) fn overlap(one: Span, other: Span) -> bool {
     one.0.family() == other.0.family() && one.0 <= other.1 && other.0 <= one.1
 }

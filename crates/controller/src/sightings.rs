@@ -1,6 +1,6 @@
-//! What was seen of objects at the last look at each, and when to look again.
+//! What was seen of each object at the last look, and when to look again.
 //!
-//! A look at an object begins with [`Sightings::look_again_at`], one at all of them with [`Sightings::look_again`]. What is not
+//! [`Sightings::look_again_at`] begins to look at an object, [`Sightings::look_again`] at all of them. What is not
 //! noted again in that look is forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use tenure_handles::Timestamp;
 /// What was seen, by the key of the object.
 #[derive(Debug)]
 pub(crate) struct Sightings<T> {
-    /// What the looks before this one have seen.
+    /// What earlier looks have seen.
     before: BTreeMap<String, T>,
     now: BTreeMap<String, (T, Timestamp)>,
     /// When to look again at what.
@@ -25,13 +25,13 @@ impl<T> Default for Sightings<T> {
 }
 
 impl<T> Sightings<T> {
-    /// A look at everything begins.
+    /// Begins to look at everything.
     pub(crate) fn look_again(&mut self) {
         self.before = mem::take(&mut self.now).into_iter().map(|(key, (seen, _))| (key, seen)).collect();
         self.due.clear();
     }
 
-    /// A look at one object begins.
+    /// Begins to look at one object.
     pub(crate) fn look_again_at(&mut self, key: &str) {
         match self.now.remove_entry(key) {
             Some((key, (seen, due))) => {
@@ -43,12 +43,12 @@ impl<T> Sightings<T> {
         }
     }
 
-    /// What the look before this one has seen of an object.
+    /// What the previous look has seen of an object.
     pub(crate) fn before(&self, key: &str) -> Option<&T> {
         self.before.get(key)
     }
 
-    /// This was seen at `now`; to be looked at again at `due`. What is due already wakes nobody.
+    /// Notes what was seen at `now`, to look again at `due`. What is already due wakes nobody.
     pub(crate) fn note(&mut self, key: String, seen: T, due: Timestamp, now: Timestamp) {
         if due > now {
             self.due.insert((due, key.clone()));
@@ -56,7 +56,7 @@ impl<T> Sightings<T> {
         self.now.insert(key, (seen, due));
     }
 
-    /// The objects to be looked at again by now, each once.
+    /// The objects that are due, each once.
     pub(crate) fn due(&mut self, now: Timestamp) -> impl Iterator<Item = String> + use<T> {
         let later = self.due.split_off(&(now.plus(std::time::Duration::from_millis(1)), String::new()));
         mem::replace(&mut self.due, later).into_iter().map(|(_, key)| key)

@@ -1,4 +1,4 @@
-//! What looks wrong is believed when it has looked wrong for a while: two observations, never one.
+//! A problem counts only when it has lasted for a while: two observations, never one.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tenure_handles::Timestamp;
 
 use crate::sightings::Sightings;
 
-/// Since when each object, by UID, has looked wrong.
+/// Since when each object, by UID, looks wrong.
 #[derive(Debug)]
 pub(crate) struct Suspicions {
     lasting: Duration,
@@ -14,22 +14,22 @@ pub(crate) struct Suspicions {
 }
 
 impl Suspicions {
-    /// None yet; one is believed when it has lasted so long.
+    /// Starts empty; a suspicion counts when it has lasted this long.
     pub(crate) fn lasting(lasting: Duration) -> Self {
         Self { lasting, since: Sightings::default() }
     }
 
-    /// A look at everything begins: what is not suspected again is forgotten.
+    /// Begins to look at everything: what is not suspected again is forgotten.
     pub(crate) fn look_again(&mut self) {
         self.since.look_again();
     }
 
-    /// A look at one object begins.
+    /// Begins to look at one object.
     pub(crate) fn look_again_at(&mut self, uid: &str) {
         self.since.look_again_at(uid);
     }
 
-    /// This object looks wrong; whether it has for long enough.
+    /// Notes that this object looks wrong. Returns whether that has lasted long enough.
     pub(crate) fn suspect(&mut self, uid: String, now: Timestamp) -> bool {
         let before = self.since.before(&uid).copied().filter(|since| *since <= now);
         let since = before.unwrap_or(now);
@@ -37,12 +37,12 @@ impl Suspicions {
         before.is_some_and(|since| now.since(since) >= self.lasting)
     }
 
-    /// The objects whose suspicion has lasted long enough since they were looked at.
+    /// The objects whose suspicion has lasted long enough since the last look.
     pub(crate) fn due(&mut self, now: Timestamp) -> impl Iterator<Item = String> + use<> {
         self.since.due(now)
     }
 
-    /// When the next suspicion will have lasted long enough; those that have already wake nobody.
+    /// When the next suspicion has lasted long enough; those that have already wake nobody.
     pub(crate) fn next(&self) -> Option<Timestamp> {
         self.since.next()
     }

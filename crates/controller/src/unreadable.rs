@@ -1,8 +1,8 @@
-//! Objects that are there and cannot be read: what each counts as, and who is told.
+//! Objects that exist but cannot be read: what each counts as, and who is told.
 //!
-//! Whoever may write an object may write one that does not have the shape of its kind. It costs its author, and nobody else: all
-//! others are read ([`tenure_api::read`]), it is counted, and an event on it names the field and what would be accepted. It is
-//! never taken for absent where absence frees something ([`Kind::stand_in`]):
+//! Whoever may write an object may write one without the shape of its kind. Only its author suffers: all other
+//! objects are read ([`tenure_api::read`]), this one is counted, and an event on it names the field and what is
+//! accepted. It never counts as absent where absence frees something ([`Kind::stand_in`]):
 //!
 //! | kind | counts as |
 //! |---|---|
@@ -46,15 +46,15 @@ pub struct Stub {
     about: ObjectReference,
 }
 
-/// An event about an object, as the two that it may be.
+/// An event about an object, readable or not.
 pub(crate) enum Sorted<K> {
     /// It can be read, or counts as this.
     Is(Event<K>),
-    /// It cannot, and counts as what was last read.
+    /// It cannot be read, and counts as what was last read.
     Unread,
 }
 
-/// Tells what can be read from what cannot.
+/// Separates readable from unreadable objects.
 pub(crate) fn sort<K>(event: Event<Read<K>>) -> (Sorted<K>, Option<Event<Stub>>)
 where
     K: Kind,
@@ -100,11 +100,11 @@ impl Stub {
     }
 }
 
-/// All objects at present that cannot be read.
+/// All objects that cannot be read now.
 #[derive(Debug, Default)]
 pub(crate) struct Unreadables {
     all: BTreeMap<(&'static str, String), Stub>,
-    /// Those of which people have not been told.
+    /// Those without an event yet.
     untold: BTreeSet<(&'static str, String)>,
 }
 
@@ -126,7 +126,7 @@ impl Unreadables {
         self.all.remove(&(kind, full_name.to_owned()));
     }
 
-    /// Nothing of this kind is known any more.
+    /// Forgets everything of this kind.
     pub(crate) fn forget_kind(&mut self, kind: &'static str) {
         self.all.retain(|(of, _), _| *of != kind);
     }
@@ -145,7 +145,7 @@ impl Unreadables {
         counts
     }
 
-    /// What people have not been told yet: once for each version of an object.
+    /// What has no event yet: one for each version of an object.
     pub(crate) fn untold(&mut self) -> Vec<Note> {
         let untold = std::mem::take(&mut self.untold);
         let tell = |key: (&'static str, String)| {

@@ -1,4 +1,4 @@
-//! Watches: one for each kind, into one queue of observations ([`tenure_watch`]).
+//! Watches, one for each kind, which feed one queue of observations ([`tenure_watch`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use crate::world::World;
 /// How a kind is watched.
 #[derive(Default)]
 pub struct Watch {
-    /// Only objects that these fields select.
+    /// Only objects with these fields.
     pub fields: Option<&'static str>,
-    /// Only objects that these labels select.
+    /// Only objects with these labels.
     pub labels: Option<&'static str>,
-    /// Whether its definition may be missing: it is looked for every now and then, and nobody complains.
+    /// Whether its CRD may be missing: then it is looked for now and then, without an error.
     pub may_be_missing: bool,
-    /// Watched only while this is so.
+    /// Watched only while this holds.
     pub needed: Option<Needed>,
 }
 
-/// Whether a kind is worth watching at present.
+/// Whether a kind has to be watched now.
 pub type Needed = Box<dyn Fn(&World) -> bool + Send>;
 
-/// What a task of a part needs that does something beside writing objects.
+/// What a part's task needs that does something else than write objects.
 #[derive(Clone)]
 pub struct Lead {
     /// Whether this process leads.
@@ -46,7 +46,7 @@ pub struct Lead {
 }
 
 impl Lead {
-    /// One for a test, which hears what is observed.
+    /// For a test, which receives the observations.
     #[cfg(test)]
     pub(crate) fn of_a_test(
         role: watch::Receiver<Role>,
@@ -57,7 +57,7 @@ impl Lead {
         Self { role, clock, entropy, observations }
     }
 
-    /// The end of the term, while this process leads; and the number of the term.
+    /// The end of the term, while this process leads, and the number of the term.
     pub fn term(&self) -> Option<Term> {
         match *self.role.borrow() {
             Role::Leader(term) if self.clock.now() < term.until => Some(term),
@@ -65,13 +65,13 @@ impl Lead {
         }
     }
 
-    /// Tells the world. Says whether anyone listens.
+    /// Tells the world. Returns whether anyone listens.
     pub fn tell(&self, tell: impl FnOnce(&mut World) + Send + 'static) -> bool {
         self.observations.send(Observation::new(tell)).is_ok()
     }
 }
 
-/// Starts watches, and says which of them are needed.
+/// Starts watches, and decides which are needed.
 pub struct Watches<'a> {
     connection: &'a Connection,
     lead: Lead,
@@ -107,8 +107,8 @@ impl<'a> Watches<'a> {
         Self { connection, lead, observations, tasks, started: BTreeSet::new(), needs: Needs::default() }
     }
 
-    /// Runs a task of a part that does something beside writing objects. It looks itself at whether this process leads, and must not
-    /// end.
+    /// Runs a part's task that does something else than write objects. The task itself checks whether this process
+    /// leads, and must not end.
     pub fn run<F>(&mut self, task: impl FnOnce(Lead) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -126,7 +126,7 @@ impl<'a> Watches<'a> {
         self.needs
     }
 
-    /// Watches a kind for as long as anyone listens. Of several parts that want the same kind, the first says how.
+    /// Watches a kind while anyone listens. If several parts want the same kind, the first one's options count.
     pub fn add<K: Kind>(&mut self, api: Api<Read<K>>, watch: Watch) {
         if !self.started.insert(K::NAME) {
             return;
@@ -151,7 +151,7 @@ impl<'a> Watches<'a> {
         let ended = move || {
             connection.health().ended(K::NAME);
             observer.send(|world| {
-                // Whether the kind is there is not known any more, either.
+                // Whether the kind exists is not known any more, either.
                 world.note_lack(K::NAME, false);
                 K::forget(world);
             })
@@ -160,7 +160,7 @@ impl<'a> Watches<'a> {
     }
 }
 
-/// Follows a watch while it is needed, and says when it has ended, for as long as anyone listens.
+/// Runs a watch while it is needed, and reports when it has ended, while anyone listens.
 async fn follow_while<F: Future<Output = ()>>(
     mut needed: watch::Receiver<bool>,
     following: impl Fn() -> F,
@@ -175,11 +175,11 @@ async fn follow_while<F: Future<Output = ()>>(
             return;
         }
     }
-    // Whoever decided that it is needed is gone, and so is everybody else.
+    // Whoever decides that it is needed is gone, and so is everybody else.
     std::future::pending::<()>().await;
 }
 
-/// Sends on what a watch says.
+/// Forwards what a watch reports.
 #[derive(Clone)]
 struct Observer(UnboundedSender<Observation>);
 

@@ -1,4 +1,4 @@
-//! Whereabouts' dialect: ranges in network configurations, with slices for nodes; and what nobody uses of them any more.
+//! Whereabouts' dialect: ranges in network configurations, slices for nodes, and unused records.
 
 mod events;
 mod index;
@@ -42,18 +42,17 @@ pub use write::{LedgerWrite, Rest};
 /// Pods that have ended are not even sent.
 pub(crate) const LIVING: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// How Whereabouts' ranges are looked after.
+/// How to manage Whereabouts' ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whereabouts {
     /// The namespace of its objects.
     pub namespace: String,
-    /// How long nobody has to use a record before it is released; `None` where pods are not in this API, so that nothing
-    /// ever is.
+    /// How long a record has to be unused before it is released; `None` if this API has no pods: then nothing is.
     pub release_after: Option<Duration>,
-    /// How long a node has to be gone before its slice may be given to another: longer than it takes the node, if it is
-    /// there after all, to write what it holds into its ledger.
+    /// How long a node has to be gone before its slice may be given to another: longer than the node, if it still
+    /// exists, takes to write its holds into its ledger.
     pub node_gone_after: Duration,
-    /// How long an address that is freed rests.
+    /// How long a freed address cools.
     pub cooling: Duration,
 }
 
@@ -100,26 +99,26 @@ impl Part for Whereabouts {
 #[derive(Debug, Default)]
 pub(crate) struct SliceNeeds(pub(crate) BTreeMap<String, Floating>);
 
-/// Plans slices, and what nobody uses.
+/// Plans slices and the release of unused records.
 #[derive(Debug)]
 pub(crate) struct WhereaboutsPlanner {
     index: Index,
     slices: SlicePlanner,
-    /// Nothing where pods are not in this API: then nobody can say what is unused.
+    /// `None` if this API has no pods: then it is not known what is unused.
     unused: Option<UnusedPlanner>,
-    /// A defect that a test plants.
+    /// A bug that a test plants.
     #[cfg(test)]
     deaf: Option<Deaf>,
 }
 
-/// A planner that does not hear of changes of these.
+/// A planner that overlooks changes of these.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 enum Deaf {
     Nodes,
     Ledgers,
     Definitions,
-    /// The tables of slices do not hear of nodes.
+    /// The tables of slices overlook nodes.
     Tables,
 }
 

@@ -1,4 +1,5 @@
-//! What the controller knows: nodes, writes in flight, and what each part keeps of the objects that it watches ([`State`]).
+//! What the controller knows: nodes, writes in flight, and what each part keeps of the objects that it watches
+//! ([`State`]).
 
 mod lists;
 mod states;
@@ -18,7 +19,7 @@ pub(crate) use lists::Lists;
 pub use states::State;
 use states::States;
 
-/// So many deleted nodes are remembered before those are forgotten that have left nothing behind.
+/// How many deleted nodes are remembered before those that left nothing behind are forgotten.
 const MANY: usize = 1024;
 
 /// Nodes and the states of all parts.
@@ -26,43 +27,43 @@ const MANY: usize = 1024;
 pub struct World {
     /// Writes that are in flight.
     pub in_flight: Vec<Write>,
-    /// What parts know.
+    /// The states of parts.
     states: States,
-    /// Objects that are there and cannot be read.
+    /// Objects that exist but cannot be read.
     pub(crate) unreadable: Unreadables,
     /// Tells the worlds of tests apart.
     #[cfg(test)]
     pub(crate) identity: crate::plan::WorldIdentity,
     /// Lists that began and ended.
     lists: Lists,
-    /// While the answer to a write is observed: the lists when it was sent.
+    /// While the answer to a write is applied: the lists when it was sent.
     answered: Option<Lists>,
     /// Kinds that the API server does not know.
     lacking: BTreeSet<&'static str>,
     nodes: Cache<Node>,
-    /// Nodes whose deletion was seen, and not only their absence.
+    /// Nodes whose deletion was seen, not only their absence.
     deleted_nodes: BTreeSet<String>,
-    /// How many of them have left something behind, when that was last looked at.
+    /// How many of them had left something behind at the last check.
     deleted_that_matter: usize,
 }
 
 impl World {
-    /// What a part knows; an empty state if nothing was observed yet.
+    /// The state of a part; empty if nothing was observed yet.
     pub fn state<T: State + Default>(&self) -> &T {
         self.states.get()
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn state_mut<T: State + Default>(&mut self) -> &mut T {
         self.states.get_mut()
     }
 
-    /// How often something has changed, all in all.
+    /// How many changes there were in total.
     pub fn changes(&self) -> u64 {
         self.nodes.changes() + self.states.iter().map(State::changes).sum::<u64>()
     }
 
-    /// Takes in what a watch says.
+    /// Applies an event of a watch.
     pub(crate) fn observe<K: Kind>(&mut self, event: Event<K>) {
         self.lists.note(&event);
         K::observe(self, event);
@@ -73,14 +74,15 @@ impl World {
         self.lists.clone()
     }
 
-    /// Takes in the answer to a write that was sent at `sent`.
+    /// Applies the answer to a write that was sent at `sent`.
     pub(crate) fn answer(&mut self, observed: Observation, sent: Lists) {
         self.answered = Some(sent);
         observed.tell(self);
         self.answered = None;
     }
 
-    /// Whether what is observed now of a kind counts: not in an answer that may be older than a list ([`tenure_watch::Epoch`]).
+    /// Whether an observation of a kind counts: not in an answer that may be older than a list
+    /// ([`tenure_watch::Epoch`]).
     pub(crate) fn counts(&self, kind: &str) -> bool {
         self.answered.as_ref().is_none_or(|sent| self.lists.are_quiet_since(sent, kind))
     }
@@ -90,7 +92,7 @@ impl World {
         self.lacking.contains(kind)
     }
 
-    /// The API server does not know this kind, or knows it after all.
+    /// Notes that the API server does not know this kind, or knows it after all.
     pub fn note_lack(&mut self, kind: &'static str, lacks: bool) {
         if lacks {
             self.unreadable.forget_kind(kind);
@@ -100,7 +102,7 @@ impl World {
         }
     }
 
-    /// An object of this kind cannot be read, or was so and is gone; `kept` if what was last read of it stays.
+    /// An object of this kind cannot be read, or was so and is gone; `kept` if its last readable state stays.
     pub(crate) fn observe_unreadable<K: Kind>(&mut self, event: Event<Stub>, kept: bool) {
         let (stub, gone) = match event {
             Event::Init | Event::InitDone => return,
@@ -132,25 +134,25 @@ impl World {
         self.nodes.finish();
     }
 
-    /// A node as it is.
+    /// The current state of a node.
     pub fn apply_node(&mut self, node: Node) {
         self.deleted_nodes.remove(&node.name_any());
         self.nodes.apply(node);
     }
 
-    /// A node as a list shows it.
+    /// A node of a list.
     pub fn list_node(&mut self, node: Node) {
         self.deleted_nodes.remove(&node.name_any());
         self.nodes.list(node);
     }
 
-    /// A node was deleted: it will not come back as the same one, so nobody has to wait for a second look.
+    /// A node was deleted: it will not come back as the same one, so no second look is needed.
     pub fn delete_node(&mut self, name: &str, uid: &str) {
         self.nodes.remove(name, uid);
         if self.nodes.get(name).is_none() {
             self.deleted_nodes.insert(name.to_owned());
         }
-        // Each look is at everything, so the next is when there are twice as many.
+        // Each check walks everything, so the next is at twice the number.
         if self.deleted_nodes.len() > MANY.max(self.deleted_that_matter * 2) {
             let matter: BTreeSet<&str> = self.states.iter().flat_map(State::nodes).collect();
             self.deleted_nodes.retain(|node| matter.contains(node.as_str()));
@@ -158,7 +160,7 @@ impl World {
         }
     }
 
-    /// Whether there is such a node, and nobody has declared it out of service. One that cannot be read is there.
+    /// Whether such a node exists and is not declared out of service. A node that cannot be read exists.
     pub(crate) fn lives(&self, node: &str) -> bool {
         let nodes = &self.nodes;
         nodes.is_unreadable(node) || nodes.get(node).is_some_and(|node| !is_out_of_service(node))

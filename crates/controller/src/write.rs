@@ -1,15 +1,16 @@
-//! What the controller writes, and why a deposed leader's writes do nothing.
+//! Writes, and why those of a deposed leader do nothing.
 //!
-//! A write is data: which object at which version, what is to become of it, which live reads have to agree before, and what
-//! people are told after. Each part has an enumeration of its own writes ([`Operation`]); the executor knows no more of one than
-//! its verb, its object and its rank.
+//! A write is data: which object at which version, what to change, which live reads have to agree first, and which
+//! events to publish afterwards. Each part has its own enumeration of writes ([`Operation`]); the executor knows only
+//! verb, object and rank of one.
 //!
-//! Every write is a compare-and-swap on the version that the decision was based on, or a creation whose name is the lock, or
-//! completes, idempotently, what such a write has decided. So a write of a leader that was deposed meanwhile conflicts.
+//! Every write is a compare-and-swap on the version that the decision was based on, or a creation whose name is the
+//! lock, or idempotently completes such a decision. So a write of a deposed leader conflicts.
 
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::{Resource, ResourceExt};
 
@@ -38,7 +39,7 @@ impl At {
     }
 }
 
-/// Which writes of a plan begin first.
+/// The order in which the writes of a plan start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
     /// Traffic waits for it.
@@ -59,26 +60,31 @@ pub trait Operation: Any + Debug + Send + Sync {
     /// One word for what it does.
     fn verb(&self) -> &'static str;
 
-    /// What it is about, the same for repeated attempts: the UID of the object, or the name of one that does not exist yet.
+    /// Its object, the same for repeated attempts: the UID, or the name of an object that does not exist yet.
     fn subject(&self) -> &str;
 
-    /// Which writes begin first.
+    /// Its rank.
     fn rank(&self) -> Rank {
         Rank::Record
     }
 
-    /// Writes with the same word here are not independent of each other, though they are about different objects: those of a
-    /// later plan wait for those of an earlier one.
+    /// Writes with the same word here depend on each other although their objects differ: those of a later plan wait
+    /// for those of an earlier one.
     fn sequence(&self) -> Option<&'static str> {
         None
     }
 
-    /// What people are told once it is done; `world` is what was known before it.
+    /// How long its object is not written in the same way again: for news for people on an object that every node watches.
+    fn pace(&self, _: &World) -> Duration {
+        Duration::ZERO
+    }
+
+    /// The events once it is done; `world` is the state before it.
     fn notes(&self, _: &World) -> Vec<Note> {
         Vec::new()
     }
 
-    /// What people are told once it is done; `world` is what is known after it.
+    /// The events once it is done; `world` is the state after it.
     fn notes_after(&self, _: &World) -> Vec<Note> {
         Vec::new()
     }

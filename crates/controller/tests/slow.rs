@@ -13,8 +13,8 @@ use tenure_handles::Clock as _;
 use tenure_testbed::clock::RuntimeClock;
 use tenure_testbed::faults::{Calls, Faults, Rule};
 
-/// How long the controller waits for an answer before it goes on without.
-const STRAGGLERS: Duration = Duration::from_millis(250);
+/// Less than a write takes here, and more than it takes to look again.
+const SHORT: Duration = Duration::from_millis(100);
 const FOREVER: Duration = Duration::from_hours(1);
 
 #[tokio::test(start_paused = true)]
@@ -38,12 +38,43 @@ async fn a_write_without_an_answer_delays_its_own_object_and_nothing_else() {
     }
     // Time is paused: it passes only while everybody waits for it.
     let waited = RuntimeClock.elapsed().saturating_sub(begun);
-    assert!(
-        waited < STRAGGLERS * requests,
-        "each of {requests} requests waited for another's write: {waited:?}"
-    );
-    assert_eq!(check_blocks(&client).await, 20);
+    assert!(waited < SHORT * requests, "each of {requests} requests waited for another's write: {waited:?}");
+    assert_eq!(check_blocks(&client).await, 21, "also the block of the request whose answer is slow");
     assert_eq!(faults.struck(slow), 1, "it was waited for, and not tried again");
+    faults.clear();
+    controller.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_no_write_of_another() {
+    let api = server(84).await;
+    let client = api.client();
+    pool(&client, "default", 5, "10.2.0.0/16").await;
+    node(&client, "node1").await;
+    let faults = Faults::seeded(84);
+    let controller = start_with(faults.client(api.clone(), "default"), settings("a"));
+    ask(&client, "before", "node1", "default").await;
+    answer(&client, "before").await.unwrap();
+    faults.add(Rule::delay(SHORT * 5..=SHORT * 5).on(Calls::writes()));
+    let creations = Calls::writes().to("addressblocks");
+    let creations = faults.add(Rule::delay(Duration::ZERO..=Duration::ZERO).on(creations));
+    let mut took = Vec::new();
+    for name in ["alone", "first"] {
+        let (began, before) = (RuntimeClock.elapsed(), faults.struck(creations));
+        ask(&client, name, "node1", "default").await;
+        until("its block to be on its way", async || (faults.struck(creations) > before).then_some(())).await;
+        if name == "first" {
+            ask(&client, "second", "node1", "default").await;
+            answer(&client, "second").await.unwrap();
+        } else {
+            answer(&client, name).await.unwrap();
+        }
+        took.push(RuntimeClock.elapsed().saturating_sub(began));
+    }
+    // Time is paused: it passes only while everybody waits for it.
+    assert!(took[1] < took[0] + SHORT, "alone and beside another's writes: {took:?}");
+    answer(&client, "first").await.unwrap();
+    assert_eq!(check_blocks(&client).await, 4);
     faults.clear();
     controller.stop().await;
 }

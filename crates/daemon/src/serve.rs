@@ -1,4 +1,4 @@
-//! Serving [`Pages`] over HTTP, on TCP and unix sockets, within limits: a client can neither keep the program
+//! Serving HTTP, above all [`Pages`], on TCP and unix sockets, within limits: a client can neither keep the program
 //! busy nor keep others from being answered.
 //!
 //! - A connection is for one request, which is small and comes soon.
@@ -10,8 +10,10 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use http::Request;
-use hyper::body::Incoming;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -73,6 +75,22 @@ impl Accept for UnixListener {
     }
 }
 
+/// Answers requests. Cheap to clone.
+pub trait Answer: Clone + Send + Sync + 'static {
+    /// The body of an answer.
+    type Body: Body<Data = Bytes, Error = Infallible> + Send + 'static;
+    /// The answer to a request.
+    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<Self::Body>> + Send;
+}
+
+impl Answer for Pages {
+    type Body = Full<Bytes>;
+    async fn answer(&self, request: Request<Incoming>) -> Response<Self::Body> {
+        let token = request.headers().get(TOKEN).and_then(|token| token.to_str().ok());
+        self.answer(request.method(), request.uri().path(), token).await
+    }
+}
+
 /// The client of an address: in IPv6, one client has a /64.
 fn party(source: IpAddr) -> IpAddr {
     match source.to_canonical() {
@@ -87,7 +105,7 @@ pub async fn serve(listener: impl Accept, pages: Pages) {
 }
 
 /// The same, with other limits.
-pub async fn serve_within(mut listener: impl Accept, pages: Pages, limits: Limits) {
+pub async fn serve_within(mut listener: impl Accept, answers: impl Answer, limits: Limits) {
     let mut connections = JoinSet::new();
     let mut open = Open::default();
     loop {
@@ -95,7 +113,7 @@ pub async fn serve_within(mut listener: impl Accept, pages: Pages, limits: Limit
             accepted = listener.next() => match accepted {
                 Ok((stream, party)) => {
                     open.make_room(limits.connections);
-                    let task = connections.spawn(connection(stream, pages.clone(), limits));
+                    let task = connections.spawn(connection(stream, answers.clone(), limits));
                     open.connections.push((party, task));
                 }
                 Err(error) => {
@@ -132,15 +150,12 @@ impl Open {
 
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    pages: Pages,
+    answers: impl Answer,
     limits: Limits,
 ) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let pages = pages.clone();
-        async move {
-            let token = request.headers().get(TOKEN).and_then(|token| token.to_str().ok());
-            Ok::<_, Infallible>(pages.answer(request.method(), request.uri().path(), token).await)
-        }
+        let answers = answers.clone();
+        async move { Ok::<_, Infallible>(answers.answer(request).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

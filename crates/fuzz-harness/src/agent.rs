@@ -76,6 +76,7 @@ pub(crate) fn with_service<T>(ask: impl AsyncFnOnce(Service<SystemClock>) -> T) 
         reserved: false,
         deleting: false,
         releasing: false,
+        draining: false,
         pod: None,
     }));
     node.tell(Event::Journal(Image::default()));

@@ -106,7 +106,7 @@ fn slots(text: &str) -> Result<(), Violation> {
 
 fn claim(claim: &IPAMClaim) -> Result<(), Violation> {
     let facts = ClaimFacts::of(claim);
-    let _ = (mac_of(facts.addresses.iter().map(|(address, _)| *address)), Existing::of(claim));
+    let _ = (mac_of(facts.addresses.iter().map(|(address, _)| *address)), Existing::of(claim, &facts));
     let now = Timestamp::from_millis(1);
     let mut given = claim.clone();
     given.status = Some(status::allocated(claim, &facts.addresses, &facts.places, now));

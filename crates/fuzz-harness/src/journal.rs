@@ -78,6 +78,7 @@ pub(crate) fn replay(image: Image) -> Result<(), Violation> {
             reserved: false,
             deleting: false,
             releasing: false,
+            draining: false,
             pod: None,
         }));
     }

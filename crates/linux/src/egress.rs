@@ -1,4 +1,4 @@
-//! Egress: packets of client pods leave the cluster through gateways, which give them an address of their own.
+//! Egress: packets of client pods leave the cluster through gateways, which masquerade them.
 //!
 //! ```text
 //!  client pod's namespace                       gateway pod's namespace
@@ -12,9 +12,9 @@
 //!          to the Service's ClusterIP
 //! ```
 //!
-//! There are two datapaths with one wire format, that of Coil: Foo-over-UDP by the kernel, where it has the modules for it,
-//! and the same packets by programs on the interfaces, where not. [`Datapath::detect`] says which one a kernel can do. A
-//! client and a gateway need not have the same.
+//! There are two datapaths with one wire format, Coil's: the kernel's own Foo-over-UDP where its modules exist,
+//! otherwise BPF programs on the interfaces. [`Datapath::detect`] tells which one a kernel supports. A client and a
+//! gateway need not use the same.
 //!
 //! - [`client`] is the side of a pod: a [`ClientPlan`], which is a plain value, becomes rules, routes and tunnels, and
 //!   changed plans become the fewest changes.
@@ -45,14 +45,14 @@ pub use self::masquerade::Counted;
 pub use self::modules::load as load_modules;
 pub use self::plan::{ClientPlan, DIRECT, Egress, InvalidPlan, SourcePort};
 
-/// The port that tunnels send to and receive at.
+/// The UDP port of tunnels.
 pub const FOU_PORT: u16 = 5555;
 /// The time to live of outer packets.
 const TTL: u8 = 225;
-/// Table of destinations inside of the networks that are routed directly otherwise.
+/// Table of destinations inside the networks that are otherwise routed directly.
 pub const NARROW_TABLE: u32 = 117;
 /// Table of all other destinations.
 pub const WIDE_TABLE: u32 = 118;
 const MAIN_TABLE: u32 = 254;
-/// Protocol number of our routes and rules, as of those on a node.
+/// Protocol number of our routes and rules, the same as on a node.
 const PROTOCOL: u8 = 30;

@@ -41,7 +41,8 @@ impl Inventory {
     /// Takes the inventory.
     pub fn take(host: &mut Host) -> Result<Self, Error> {
         let links = Link::all_veths(&mut host.socket)?;
-        let routes = routes::list(host)?;
+        let mut routes = routes::list(host)?;
+        routes::leave_coils(&mut routes, &links);
         Ok(Self::sort(links, &routes, host.settings.pod_group, host.settings.trash_group))
     }
 

@@ -1,15 +1,15 @@
 //! Deletes links that are out of service, many at once.
 //!
 //! Before a link is gone, the kernel waits for a grace period of all processors. Deleting a whole group shares that wait: 100
-//! links take hardly longer than two one by one. So the reaper collects links for a short time, which ends early when there are
-//! many.
+//! links take hardly longer than two one by one. Meanwhile nobody else can change the network, so a deletion in the middle of
+//! many DELs would delay all that come after it. So the reaper waits until no more links come, for a limited time.
 //!
 //! ```text
-//!            trashed                    delay over, or enough collected
-//!   Idle ───────────────▶ Collecting ──────────────────────────────────▶ Reap
-//!    ▲                        ▲                                           │
-//!    │                        └──────────── failed: collect again ────────┤
-//!    └───────────────────────────── done, nothing new meanwhile ──────────┘
+//!            trashed                    no more for a while, or too long ago
+//!   Idle ───────────────▶ Collecting ──────────────────────────────────────▶ Reap
+//!    ▲                        ▲                                               │
+//!    │                        └───────────── failed: collect again ───────────┤
+//!    └────────────────────────────── done, nothing new meanwhile ─────────────┘
 //! ```
 
 use std::time::Duration;
@@ -25,22 +25,30 @@ use crate::socket::{Error, Kind, Request};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reaper {
     policy: Policy,
-    collected: usize,
-    since: Option<Timestamp>,
+    collecting: Option<Collecting>,
 }
 
 /// How long links are collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
+    /// They are deleted when no other has come for so long.
+    pub quiet: Duration,
     /// How long the first link waits for others at most.
     pub delay: Duration,
-    /// This many links are deleted without further delay.
-    pub enough: usize,
+}
+
+/// Links wait to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Collecting {
+    /// When the first came.
+    since: Timestamp,
+    /// When to delete them, if no other comes.
+    due: Timestamp,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { delay: Duration::from_millis(200), enough: 64 }
+        Self { quiet: Duration::from_millis(50), delay: Duration::from_secs(1) }
     }
 }
 
@@ -58,38 +66,34 @@ pub enum Next {
 impl Reaper {
     /// A reaper that starts at `now`. It assumes that a previous process left links in the trash.
     pub fn new(policy: Policy, now: Timestamp) -> Self {
-        Self { policy, collected: 1, since: Some(now) }
+        let mut reaper = Self { policy, collecting: None };
+        reaper.trashed(now);
+        reaper
     }
 
     /// A link went to the trash.
     pub fn trashed(&mut self, now: Timestamp) {
-        self.collected += 1;
-        self.since.get_or_insert(now);
+        let since = self.collecting.as_ref().map_or(now, |collecting| collecting.since);
+        let due = now.plus(self.policy.quiet).min(since.plus(self.policy.delay));
+        self.collecting = Some(Collecting { since, due });
     }
 
     /// The next step.
     pub fn next(&self, now: Timestamp) -> Next {
-        let Some(since) = self.since else { return Next::Idle };
-        let due = since.plus(self.policy.delay);
+        let Some(Collecting { due, .. }) = self.collecting else { return Next::Idle };
         // A clock that was set back must not delay links forever.
-        let back = now < since;
-        if self.collected >= self.policy.enough || now >= due || back {
-            Next::Reap
-        } else {
-            Next::WaitUntil(due)
-        }
+        let back = now.plus(self.policy.delay) < due;
+        if now >= due || back { Next::Reap } else { Next::WaitUntil(due) }
     }
 
     /// Deletion starts: links that go to the trash from now on may miss it and count for the next time.
     pub fn begin(&mut self) {
-        self.collected = 0;
-        self.since = None;
+        self.collecting = None;
     }
 
-    /// Deletion failed; it is retried after the usual delay.
+    /// Deletion failed; it is retried after the longest delay.
     pub fn failed(&mut self, now: Timestamp) {
-        self.collected = self.collected.max(1);
-        self.since = Some(now);
+        self.collecting = Some(Collecting { since: now, due: now.plus(self.policy.delay) });
     }
 }
 
@@ -112,7 +116,7 @@ fn delete_group(group: u32) -> Request {
 mod tests {
     use super::*;
 
-    const POLICY: Policy = Policy { delay: Duration::from_millis(200), enough: 3 };
+    const POLICY: Policy = Policy { quiet: Duration::from_millis(50), delay: Duration::from_millis(200) };
 
     fn at(millis: u64) -> Timestamp {
         Timestamp::from_millis(1_000 + millis)
@@ -127,25 +131,28 @@ mod tests {
     #[test]
     fn links_left_by_an_earlier_run_are_reaped_after_a_start() {
         let reaper = Reaper::new(POLICY, at(0));
-        assert_eq!(reaper.next(at(0)), Next::WaitUntil(at(200)));
-        assert_eq!(reaper.next(at(200)), Next::Reap);
+        assert_eq!(reaper.next(at(0)), Next::WaitUntil(at(50)));
+        assert_eq!(reaper.next(at(50)), Next::Reap);
+    }
+
+    #[test]
+    fn links_are_deleted_when_no_more_come() {
+        let mut reaper = idle();
+        assert_eq!(reaper.next(at(0)), Next::Idle);
+        reaper.trashed(at(10));
+        (0..100).for_each(|_| reaper.trashed(at(40)));
+        assert_eq!(reaper.next(at(60)), Next::WaitUntil(at(90)), "a hundred at once are not disturbed");
+        assert_eq!(reaper.next(at(90)), Next::Reap);
     }
 
     #[test]
     fn the_first_link_waits_for_others_but_not_longer_than_the_delay() {
         let mut reaper = idle();
-        assert_eq!(reaper.next(at(0)), Next::Idle);
-        reaper.trashed(at(10));
-        reaper.trashed(at(150));
-        assert_eq!(reaper.next(at(150)), Next::WaitUntil(at(210)));
+        for millis in (10..=200).step_by(10) {
+            reaper.trashed(at(millis));
+        }
+        assert_eq!(reaper.next(at(200)), Next::WaitUntil(at(210)));
         assert_eq!(reaper.next(at(210)), Next::Reap);
-    }
-
-    #[test]
-    fn enough_links_do_not_wait() {
-        let mut reaper = idle();
-        (0..3).for_each(|_| reaper.trashed(at(10)));
-        assert_eq!(reaper.next(at(10)), Next::Reap);
     }
 
     #[test]
@@ -154,17 +161,19 @@ mod tests {
         reaper.trashed(at(10));
         reaper.begin();
         reaper.trashed(at(230));
-        assert_eq!(reaper.next(at(240)), Next::WaitUntil(at(430)));
+        assert_eq!(reaper.next(at(240)), Next::WaitUntil(at(280)));
     }
 
     #[test]
-    fn a_failure_is_tried_again_after_the_delay() {
+    fn a_failure_is_tried_again_after_the_longest_delay_or_with_the_next_link() {
         let mut reaper = idle();
         reaper.trashed(at(10));
         reaper.begin();
         reaper.failed(at(300));
         assert_eq!(reaper.next(at(300)), Next::WaitUntil(at(500)));
         assert_eq!(reaper.next(at(500)), Next::Reap);
+        reaper.trashed(at(320));
+        assert_eq!(reaper.next(at(320)), Next::WaitUntil(at(370)));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The pod table: one host route for each address of a pod on this node.
 //!
 //! Setup and teardown of pods maintain the table. This module handles it as a whole: after a restart, for `check`, and to
-//! repair damage. Routes of other protocols stay unchanged.
+//! repair damage. Routes of other protocols stay unchanged, and so do those of Coil's pods, which have the same table and
+//! protocol: they run on when an agent takes a node over from Coil.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,6 +11,7 @@ use ipnet::IpNet;
 
 use crate::Settings;
 use crate::host::Host;
+use crate::link::Link;
 use crate::reconcile::{self, Changes};
 use crate::route::{self, Filter, Route};
 use crate::socket::{Error, Socket};
@@ -39,9 +41,12 @@ impl Difference {
     }
 }
 
+/// What the alias of a link begins with if Coil has made it.
+const OF_COIL: &str = "COIL:";
+
 /// Compares the pod table with `wanted`.
 pub fn verify(host: &mut Host, wanted: &BTreeMap<IpAddr, PodRoute>) -> Result<Difference, Error> {
-    let actual = list(host)?;
+    let actual = list_besides(&mut host.socket, &host.settings, wanted)?;
     let (missing, surplus) = reconcile::difference(&as_routes(&host.settings, wanted), &actual, same);
     Ok(Difference { missing, surplus })
 }
@@ -49,8 +54,29 @@ pub fn verify(host: &mut Host, wanted: &BTreeMap<IpAddr, PodRoute>) -> Result<Di
 /// Makes the pod table's routes of our protocol exactly `wanted`.
 pub fn repair(host: &mut Host, wanted: &BTreeMap<IpAddr, PodRoute>) -> Result<Changes, Error> {
     let Host { socket, settings, .. } = host;
-    let wanted = as_routes(settings, wanted);
-    reconcile::converge(socket, &wanted, |socket| list_of(socket, settings), same)
+    let routes = as_routes(settings, wanted);
+    reconcile::converge(socket, &routes, |socket| list_besides(socket, settings, wanted), same)
+}
+
+/// The pod table's routes without those of Coil's pods. Links are listed only if a route leads to one that is not wanted.
+fn list_besides(
+    socket: &mut Socket,
+    settings: &Settings,
+    wanted: &BTreeMap<IpAddr, PodRoute>,
+) -> Result<Vec<Route>, Error> {
+    let mut routes = list_of(socket, settings)?;
+    let known: BTreeSet<u32> = wanted.values().map(|route| route.link).collect();
+    if routes.iter().filter_map(|route| route.link).any(|link| !known.contains(&link)) {
+        leave_coils(&mut routes, &Link::all_veths(socket)?);
+    }
+    Ok(routes)
+}
+
+/// Leaves out the routes that lead to pods of Coil.
+pub(crate) fn leave_coils(routes: &mut Vec<Route>, links: &[Link]) {
+    let is_coils = |link: &&Link| link.alias.as_deref().is_some_and(|alias| alias.starts_with(OF_COIL));
+    let coils: BTreeSet<u32> = links.iter().filter(is_coils).map(|link| link.index).collect();
+    routes.retain(|route| route.link.is_none_or(|link| !coils.contains(&link)));
 }
 
 fn as_routes(settings: &Settings, wanted: &BTreeMap<IpAddr, PodRoute>) -> BTreeSet<Route> {

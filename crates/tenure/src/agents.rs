@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -16,16 +17,19 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
-use kube::api::{ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
+use tenure_handles::{Clock, SystemClock, Timestamp};
 use tenure_view::Node;
 
 /// The label of agents' pods.
 const AGENTS: &str = "app.kubernetes.io/name=tenured";
 /// How long an agent may take. It answers in milliseconds or not at all.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a token is used again; it is valid for ten minutes.
+const TOKEN_IS_GOOD: Duration = Duration::from_mins(8);
 /// How many agents are asked at once.
-const AT_ONCE: usize = 32;
+pub(crate) const AT_ONCE: usize = 32;
 
 /// The answers of agents, by node, or why there is none.
 pub(crate) type Answers = BTreeMap<String, Result<Node, String>>;
@@ -94,6 +98,82 @@ impl Agents {
         }
         answers
     }
+
+    /// Deletes the pod of a node's agent, exactly the one that was seen; its DaemonSet makes another one.
+    pub(crate) async fn restart(&self, node: &str) -> Result<(), String> {
+        let Self::Cluster(client, namespace) = self else {
+            return Err(
+                "without Kubernetes nothing starts the agent again: restart tenured on the host".to_owned()
+            );
+        };
+        let pods_there = pods(client, namespace).await?;
+        let agent = pods_there.get(node).ok_or_else(|| no_agent(node))?;
+        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        let exactly = Preconditions { uid: Some(agent.uid.clone()), resource_version: None };
+        let deleted = pods.delete(&agent.name, &DeleteParams::default().preconditions(exactly)).await;
+        deleted
+            .map(drop)
+            .map_err(|error| format!("pod {namespace}/{} could not be deleted: {error}", agent.name))
+    }
+}
+
+/// Where agents are, as listed once, and tokens for them while they are good: for those who ask often.
+#[derive(Default)]
+pub(crate) struct Roster {
+    pods: BTreeMap<String, AgentPod>,
+    tokens: Mutex<BTreeMap<String, (String, Timestamp)>>,
+}
+
+impl Agents {
+    /// Lists the agents again; tokens that were made stay.
+    pub(crate) async fn relist(&self, roster: &mut Roster) -> Result<(), String> {
+        if let Self::Cluster(client, namespace) = self {
+            roster.pods = pods(client, namespace).await?;
+            let mut tokens = roster.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+            tokens.retain(|node, _| roster.pods.contains_key(node));
+        }
+        Ok(())
+    }
+
+    /// Asks one agent of those that were listed.
+    pub(crate) async fn listed(&self, roster: &Roster, node: &str) -> Result<Node, String> {
+        let Self::Cluster(client, _) = self else { return self.one(node).await };
+        let pod = roster.pods.get(node).ok_or_else(|| no_agent(node))?;
+        let tokens = || roster.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = SystemClock.now();
+        let good = |made: &&(String, Timestamp)| now.since(made.1) < TOKEN_IS_GOOD;
+        let known = tokens().get(node).filter(good).map(|(token, _)| token.clone());
+        let told = answer(pod, async {
+            let token = match known {
+                Some(token) => token,
+                None => token(client, node, &pod.namespace).await?,
+            };
+            let told = with_token(client, pod, &token).await?;
+            Ok((told, token))
+        })
+        .await;
+        match told {
+            Ok((told, token)) => {
+                tokens()
+                    .entry(node.to_owned())
+                    .and_modify(|it| it.0.clone_from(&token))
+                    .or_insert((token, now));
+                Ok(told)
+            }
+            Err(problem) => {
+                // It may be about the token.
+                tokens().remove(node);
+                Err(problem)
+            }
+        }
+    }
+}
+
+impl Roster {
+    /// The nodes that have an agent.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &String> {
+        self.pods.keys()
+    }
 }
 
 fn no_agent(node: &str) -> String {
@@ -105,6 +185,7 @@ fn no_agent(node: &str) -> String {
 struct AgentPod {
     namespace: String,
     name: String,
+    uid: String,
     port: i32,
     ready: bool,
 }
@@ -137,6 +218,7 @@ fn agent_pod(pod: &Pod) -> Option<(String, AgentPod)> {
     let agent = AgentPod {
         namespace: pod.namespace()?,
         name: pod.name_any(),
+        uid: pod.uid().unwrap_or_default(),
         port: port.map_or(i32::from(tenure_view::PORT), |port| port.container_port),
         ready,
     };
@@ -144,18 +226,23 @@ fn agent_pod(pod: &Pod) -> Option<(String, AgentPod)> {
 }
 
 async fn of_pod(client: &Client, node: &str, pod: &AgentPod) -> Result<Node, String> {
-    let AgentPod { namespace, name, port, .. } = pod;
-    let asked = async {
-        let token = token(client, node, namespace).await?;
-        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy{}", tenure_view::PATH);
-        let request = Request::get(path).header(tenure_view::TOKEN_HEADER, token).body(Vec::new())?;
-        Ok(client.request::<Node>(request).await?)
-    };
-    let said = |problem: String| format!("pod {namespace}/{name} could not be asked: {problem}");
+    answer(pod, async { with_token(client, pod, &token(client, node, &pod.namespace).await?).await }).await
+}
+
+/// The answer of an agent, within its time.
+async fn answer<T>(pod: &AgentPod, asked: impl Future<Output = anyhow::Result<T>>) -> Result<T, String> {
+    let said = |problem: String| format!("pod {}/{} could not be asked: {problem}", pod.namespace, pod.name);
     match tokio::time::timeout(PATIENCE, asked).await {
         Ok(told) => told.map_err(|error: anyhow::Error| said(format!("{error:#}"))),
         Err(_) => Err(said(format!("no answer for {} s", PATIENCE.as_secs()))),
     }
+}
+
+async fn with_token(client: &Client, pod: &AgentPod, token: &str) -> anyhow::Result<Node> {
+    let AgentPod { namespace, name, port, .. } = pod;
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy{}", tenure_view::PATH);
+    let request = Request::get(path).header(tenure_view::TOKEN_HEADER, token).body(Vec::new())?;
+    Ok(client.request::<Node>(request).await?)
 }
 
 /// A token that only the agent of this node accepts.

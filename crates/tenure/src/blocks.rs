@@ -27,7 +27,7 @@ pub(crate) struct BlocksOptions {
 /// A block, as `tenure blocks -o json` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
+pub(crate) struct Row {
     name: String,
     pool: Option<String>,
     node: Option<String>,
@@ -68,7 +68,8 @@ fn say(snapshot: &Snapshot, format: Format) -> Result<Output> {
     Ok(said.noting(format, &snapshot.silent()))
 }
 
-fn row(snapshot: &Snapshot, block: &AddressBlock) -> Row {
+/// A block.
+pub(crate) fn row(snapshot: &Snapshot, block: &AddressBlock) -> Row {
     let counts = snapshot.counts(block);
     let fenced = snapshot.told(block).ok().and_then(|told| told.fenced.clone());
     Row {

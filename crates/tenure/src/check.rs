@@ -88,17 +88,21 @@ pub(crate) struct Compared {
 /// Runs the verb.
 pub(crate) async fn run(options: CheckOptions) -> Result<Output> {
     let source = options.query.source().await?;
-    let findings = look(&source, options.settle).await?;
+    let (_, findings) = observe(&source, options.settle).await?;
     say(&findings, options.query.output)
 }
 
-async fn look(source: &Source, settle: Duration) -> Result<Findings> {
-    let first = compare(&Snapshot::of_everything(source).await?);
+/// What is found twice, and what the second look saw.
+pub(crate) async fn observe(source: &Source, settle: Duration) -> Result<(Snapshot, Findings)> {
+    let snapshot = Snapshot::of_everything(source).await?;
+    let first = compare(&snapshot);
     if first.differences.is_empty() && first.unseen.is_empty() {
-        return Ok(first);
+        return Ok((snapshot, first));
     }
     tokio::time::sleep(settle).await;
-    Ok(first.and_still(compare(&Snapshot::of_everything(source).await?)))
+    let snapshot = Snapshot::of_everything(source).await?;
+    let findings = first.and_still(compare(&snapshot));
+    Ok((snapshot, findings))
 }
 
 /// Compares everything with everything.
@@ -144,10 +148,10 @@ impl Findings {
         self.unseen.push(Unseen { subject: subject.into(), reason: reason.into() });
     }
 
-    /// What a later check still finds of it.
-    fn and_still(self, later: Self) -> Self {
+    /// What a later check still finds of it. Both are sorted.
+    pub(crate) fn and_still(self, later: Self) -> Self {
         let mut still = later;
-        still.differences.retain(|difference| self.differences.contains(difference));
+        still.differences.retain(|difference| self.differences.binary_search(difference).is_ok());
         still
     }
 

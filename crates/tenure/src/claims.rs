@@ -28,14 +28,14 @@ pub(crate) struct ClaimsOptions {
 /// A claim, as `tenure claims -o json` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
-    namespace: String,
-    name: String,
+pub(crate) struct Row {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
     network: String,
     /// Empty if the claim names none.
     interface: String,
     /// With their prefix lengths, as its status says.
-    addresses: Vec<String>,
+    pub(crate) addresses: Vec<String>,
     /// Whether they are on record for this very claim. Otherwise they are only a request.
     on_record: bool,
     /// The pod that packets arrive at.
@@ -49,7 +49,7 @@ struct Row {
 
 /// A pod that has a claim, in the claim's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct User {
+pub(crate) struct User {
     pod: String,
     node: String,
 }
@@ -74,7 +74,8 @@ fn say(claims: &[IPAMClaim], now: Timestamp, format: Format) -> Result<Output> {
     Output::either(format, &shown, || text(&rows, now))
 }
 
-fn row(claim: &IPAMClaim) -> (Row, Timestamp) {
+/// A claim, and when it was created.
+pub(crate) fn row(claim: &IPAMClaim) -> (Row, Timestamp) {
     let facts = ClaimFacts::of(claim);
     let conditions = claim.status.iter().flat_map(|status| &status.conditions);
     let user = |slot: Option<Slot>| slot.map(|slot| User { pod: slot.pod, node: slot.node });

@@ -4,13 +4,17 @@
 //! |---|---|
 //! | `demo` | the main job, shown without a cluster |
 //! | `pools`, `blocks`, `claims`, `who`, `node` | looking: a pool's use, a block's owner, a claim's pods, an address's holder, a node |
-//! | `check` | comparing everything with everything |
+//! | `ui` | the same and maps of pools, as pages in a browser |
+//! | `import` | manifests of what other systems have assigned; removing the blocks reserved for it |
+//! | `check`, `explain` | comparing everything with everything; what an error means |
+//! | `repair`, `release`, `drain` | guarded writes: what `check` advises, an address without a holder, a block to be returned |
 //! | `provision` | making the addresses of alias pools in a cloud |
 //! | `offset` | the offsets in the records of pools of node addresses |
 //! | `query`, `agents`, `snapshot`, `ranges`, `node_pools` | the source, reading agents, and what was read, Whereabouts' ranges and node addresses too |
 //! | `table`, `conditions` | the output |
 //!
-//! The output of a verb is a pure function of a `snapshot::Snapshot`. `provision` is the only verb that changes anything.
+//! The output of a verb is a pure function of a `snapshot::Snapshot`. Only `provision`, `import finish`, `repair`, `release` and
+//! `drain` change anything.
 
 mod agents;
 mod aliases;
@@ -19,6 +23,9 @@ mod check;
 mod claims;
 mod conditions;
 mod demo;
+mod drain;
+mod explain;
+mod import;
 mod node;
 mod node_pools;
 mod offset;
@@ -26,8 +33,11 @@ mod pools;
 mod provision;
 mod query;
 mod ranges;
+mod release;
+mod repair;
 mod snapshot;
 mod table;
+mod ui;
 mod who;
 
 use std::io::{self, Write};
@@ -66,10 +76,22 @@ enum Verb {
     Offset(offset::OffsetOptions),
     /// Show a node: its blocks, who holds what, and what it waits for
     Node(node::NodeOptions),
+    /// Convert another system's pools and used addresses into manifests, and remove what was reserved for its pods
+    Import(import::ImportOptions),
+    /// Show all of this, and maps of pools, in a browser on this machine
+    Ui(ui::UiOptions),
     /// Make the addresses of an alias pool in a cloud, and the pool
     Provision(provision::ProvisionOptions),
     /// Compare pools, blocks, requests, holds, kernels and pods; exit with 1 if anything differs, with 2 if not all could be seen
     Check(check::CheckOptions),
+    /// Repair what check finds, where that is safe; shows the plan, and asks
+    Repair(repair::RepairOptions),
+    /// Release an address whose holder is gone, if nothing shows that it is in use
+    Release(release::ReleaseOptions),
+    /// Have a block emptied and returned: its node assigns nothing more from it
+    Drain(drain::DrainOptions),
+    /// Say what an error means, and what to do about it
+    Explain(explain::ExplainOptions),
 }
 
 /// The whole program, from its arguments to its exit code.
@@ -103,8 +125,14 @@ fn run(verb: Verb) -> Result<Output> {
             Verb::Who(options) => who::run(options).await,
             Verb::Offset(options) => offset::run(options).await,
             Verb::Node(options) => node::run(options).await,
+            Verb::Import(options) => import::run(options).await,
+            Verb::Ui(options) => ui::run(options).await,
             Verb::Provision(options) => provision::run(options).await,
             Verb::Check(options) => check::run(options).await,
+            Verb::Repair(options) => repair::run(options).await,
+            Verb::Release(options) => release::run(options).await,
+            Verb::Drain(options) => drain::run(options).await,
+            Verb::Explain(options) => explain::run(&options),
         }
     })
 }

@@ -49,16 +49,16 @@ pub(crate) async fn run(options: NodeOptions) -> Result<Output> {
 
 /// The output of `-o json`: the agent's state, and the node's slices.
 #[derive(Serialize)]
-struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     #[serde(flatten)]
-    node: &'a Node,
-    slices: &'a [SliceRow],
+    pub(crate) node: &'a Node,
+    pub(crate) slices: &'a [SliceRow],
 }
 
 /// A slice of the node, according to the API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct SliceRow {
+pub(crate) struct SliceRow {
     /// The `NodeSlicePool`.
     pool: String,
     slice: String,
@@ -69,7 +69,8 @@ struct SliceRow {
     free: String,
 }
 
-fn slices(ranges: &Ranges, node: &str) -> Vec<SliceRow> {
+/// The slices of a node.
+pub(crate) fn slices(ranges: &Ranges, node: &str) -> Vec<SliceRow> {
     let own = ranges.slices().filter(|slice| slice.node == node);
     let row = |slice: crate::ranges::Slice<'_>| {
         let used = used(slice.ledger);

@@ -106,7 +106,7 @@ fn text(answer: &Answer) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use serde_json::json;
 
     use super::*;

@@ -35,12 +35,12 @@ pub(crate) struct PoolsOptions {
 /// fit into a number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
+pub(crate) struct Row {
     /// `AddressPool`, `IPPool` (a range that all nodes share, all of its objects together), `NodeSlicePool`, `NodeIPPool` (addresses
     /// of nodes) or `IPPool.ipam.gcp-cni.cast.ai` (alias addresses, whose blocks are the ranges of each node).
-    kind: &'static str,
-    name: String,
-    subnets: Vec<String>,
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+    pub(crate) subnets: Vec<String>,
     addresses: Use,
     blocks: Option<PoolUsage>,
     blocks_per_node: BTreeMap<String, u64>,
@@ -52,7 +52,7 @@ struct Row {
 /// Addresses, an IPv4 and IPv6 pair counted once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Use {
+pub(crate) struct Use {
     /// All assignable addresses, without excluded ones.
     size: String,
     /// Addresses with a holder.
@@ -94,7 +94,8 @@ fn say(snapshot: &Snapshot, names: &[String], format: Format) -> Result<Output> 
 /// Takes the place of a node for blocks that no node owns; no node can have this name.
 const OF_CLAIMS: &str = "(claims)";
 
-fn rows(snapshot: &Snapshot) -> Vec<Row> {
+/// All pools.
+pub(crate) fn rows(snapshot: &Snapshot) -> Vec<Row> {
     let (engines, overlaps) = (snapshot.engines(), overlaps(&snapshot.pools));
     let row = |pool: &AddressPool| {
         let name = pool.name_any();

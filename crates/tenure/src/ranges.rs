@@ -90,12 +90,16 @@ impl Ranges {
         let mut shared: BTreeMap<String, (Cidr, Vec<&IPPool>)> = BTreeMap::new();
         for ledger in &self.ledgers {
             let (Ok(cidr), None) = (ledger.spec.cidr(), self.node_of(ledger)) else { continue };
-            let name = pool_name(&network_of_ledger(ledger), "", &cidr.to_string()).unwrap_or_default();
-            let name = if ledger.name_any().starts_with(&name) { name } else { ledger.name_any() };
-            shared.entry(name).or_insert((cidr, Vec::new())).1.push(ledger);
+            shared.entry(shared_name(ledger, &cidr)).or_insert((cidr, Vec::new())).1.push(ledger);
         }
         shared
     }
+}
+
+/// The name that all ledgers of a range have in common which all nodes share.
+pub(crate) fn shared_name(ledger: &IPPool, cidr: &Cidr) -> String {
+    let (own, name) = (ledger.name_any(), pool_name(&network_of_ledger(ledger), "", &cidr.to_string()));
+    name.ok().filter(|name| own.starts_with(name)).unwrap_or(own)
 }
 
 /// The records of a ledger that stand for an address.

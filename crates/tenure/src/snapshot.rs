@@ -65,6 +65,8 @@ pub(crate) struct PodFacts {
     pub(crate) addresses: Vec<IpAddr>,
     /// Addresses on further networks, from its network status.
     pub(crate) networks: Vec<IpAddr>,
+    /// The MAC addresses of its interfaces, from its network status.
+    pub(crate) macs: Vec<String>,
     /// Whether it uses its node's own network.
     pub(crate) host_network: bool,
     /// Whether it has ended and has no interface any more.
@@ -216,6 +218,7 @@ impl PodFacts {
             node: spec.node_name.clone()?,
             addresses: addresses.collect(),
             networks: further_networks(pod),
+            macs: macs(pod),
             host_network: spec.host_network == Some(true),
             over: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
         })
@@ -284,12 +287,22 @@ fn is_unknown(error: &anyhow::Error) -> bool {
     status.into_iter().any(|error| matches!(error, kube::Error::Api(status) if status.code == 404))
 }
 
-/// The addresses on a pod's networks beyond the cluster's own, as the program that attached them reports.
-fn further_networks(pod: &Pod) -> Vec<IpAddr> {
+/// A pod's networks, as the program that attached them reports.
+fn network_status(pod: &Pod) -> Vec<serde_json::Value> {
     let status = pod.annotations().get(tenure_whereabouts::reconcile::NETWORK_STATUS);
-    let status: Option<Vec<serde_json::Value>> = status.and_then(|text| serde_json::from_str(text).ok());
+    status.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
+/// The MAC addresses of a pod's interfaces.
+fn macs(pod: &Pod) -> Vec<String> {
+    let networks = network_status(pod).into_iter();
+    networks.filter_map(|network| Some(network.get("mac")?.as_str()?.to_lowercase())).collect()
+}
+
+/// The addresses on a pod's networks beyond the cluster's own.
+fn further_networks(pod: &Pod) -> Vec<IpAddr> {
     let own = |network: &serde_json::Value| network.get("default").and_then(serde_json::Value::as_bool);
-    let networks = status.into_iter().flatten().filter(|network| own(network) != Some(true));
+    let networks = network_status(pod).into_iter().filter(|network| own(network) != Some(true));
     let ips = networks.filter_map(|network| network.get("ips")?.as_array().cloned()).flatten();
     ips.filter_map(|ip| ip.as_str()?.parse().ok()).collect()
 }

@@ -35,7 +35,7 @@ pub(crate) struct WhoOptions {
 /// The state of an address, as `tenure who -o json` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+pub(crate) struct Answer {
     address: IpAddr,
     state: State,
     /// One sentence with the answer.
@@ -204,7 +204,7 @@ async fn slots_of(client: &Client, claim: &str) -> Option<Slots> {
 }
 
 /// The answer, from what was read.
-fn answer(snapshot: &Snapshot, ip: IpAddr) -> Answer {
+pub(crate) fn answer(snapshot: &Snapshot, ip: IpAddr) -> Answer {
     let address = Address::from(ip);
     let pods = snapshot.pods.iter().flatten().filter(|pod| pod.addresses.contains(&ip));
     let mut answer = Answer {

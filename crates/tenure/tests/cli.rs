@@ -7,11 +7,11 @@ use std::process::Command;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, Node};
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::claims::IPAMClaim;
-use tenure_api::coil::{AddressBlock, AddressPool};
+use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
 use tenure_daemon::Pages;
 use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_localapi::{LocalApi, Server};
@@ -152,15 +152,8 @@ default   64     0+?    0+?       64-?   1/4      node1 1           -
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_host_is_looked_at_by_its_sockets() {
-    let (api, block) = system().await;
-    let directory = tempfile::tempdir().unwrap();
+    let (directory, client, serving, state) = host().await;
     let run = directory.path().to_str().unwrap().to_owned();
-    let client = api.client();
-    let serving = Server::unix(api, directory.path().join("api.sock")).await.unwrap();
-    let view = told(&block);
-    let pages = Pages::default().json("/v1/node", move || std::future::ready(Ok::<_, String>(view.clone())));
-    let state = tenure_daemon::listen_unix(&directory.path().join("state.sock")).unwrap();
-    let state = tokio::spawn(tenure_daemon::serve(state, pages));
     let (code, text, notes) = tenure(&["pools", "--run-dir", &run]).await;
     let expected = "\
 POOL      SIZE   USED   COOLING   FREE   BLOCKS   BLOCKS PER NODE   CONDITIONS
@@ -201,6 +194,112 @@ pool:         default
     assert_eq!(shown["differences"].as_array().map(Vec::len), Some(1), "{text}");
     state.abort();
     serving.stop().await;
+}
+
+/// A host with the embedded API and an agent that answers at its socket: its run directory, the API's client, and what serves.
+async fn host() -> (tempfile::TempDir, Client, Server, tokio::task::JoinHandle<()>) {
+    let (api, block) = system().await;
+    let directory = tempfile::tempdir().unwrap();
+    let client = api.client();
+    let serving = Server::unix(api, directory.path().join("api.sock")).await.unwrap();
+    let view = told(&block);
+    let pages = Pages::default().json("/v1/node", move || std::future::ready(Ok::<_, String>(view.clone())));
+    let state = tenure_daemon::listen_unix(&directory.path().join("state.sock")).unwrap();
+    let state = tokio::spawn(tenure_daemon::serve(state, pages));
+    (directory, client, serving, state)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_check_finds_is_planned_made_and_gone() {
+    let (directory, client, serving, state) = host().await;
+    let run = directory.path().to_str().unwrap();
+    let pools: Api<AddressPool> = Api::all(client.clone());
+    let blocks: Api<AddressBlock> = Api::all(client.clone());
+    // A pool without its finalizer, a request of a node that is gone, and a block that nobody has.
+    let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let pool = pools.patch("default", &PatchParams::default(), &bare).await.unwrap();
+    let request = json!({
+        "apiVersion": "coil.cybozu.com/v2", "kind": "BlockRequest", "metadata": {"name": "req-default-gone"},
+        "spec": {"nodeName": "gone", "poolName": "default"},
+    });
+    create::<BlockRequest>(&client, request).await;
+    let mut stray = AddressBlock::carve(&pool, 2, "nobody", None).unwrap();
+    stray.labels_mut().remove("coil.cybozu.com/node");
+    blocks.create(&PostParams::default(), &stray).await.unwrap();
+    let found = |text: &str, field: &str| -> Vec<Value> {
+        let shown: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        shown[field].as_array().unwrap().iter().map(|it| it["kind"].clone()).collect()
+    };
+    let kinds = ["block-without-node", "pool-unprotected", "request-without-node"];
+    let (code, text, _) = tenure(&["check", "--settle", "1ms", "--run-dir", run, "-o", "json"]).await;
+    assert_eq!((code, found(&text, "differences")), (1, kinds.map(Value::from).into()));
+
+    // Nobody can be asked here, and a plan changes nothing.
+    let (code, _, notes) = tenure(&["repair", "--settle", "1ms", "--run-dir", run]).await;
+    assert!(code == 2 && notes.contains("accepted is --yes"), "{notes}");
+    let (code, text, _) = tenure(&["repair", "--dry-run", "--settle", "1ms", "--run-dir", run]).await;
+    assert_eq!(code, 1);
+    assert!(
+        text.contains("    repair: AddressBlock default-2: delete\n    safe: every node was asked"),
+        "{text}"
+    );
+    assert!(blocks.get_opt("default-2").await.unwrap().is_some());
+
+    // One kind, and then the rest.
+    let quick = ["--yes", "--settle", "1ms", "--wait", "1s", "--run-dir", run, "-o", "json"];
+    let (code, text, notes) = tenure(&[&["repair", "pool-unprotected"], &quick[..]].concat()).await;
+    assert_eq!((code, found(&text, "done"), notes.as_str()), (0, vec![json!("pool-unprotected")], ""));
+    assert_eq!(pools.get("default").await.unwrap().finalizers(), ["coil.cybozu.com"]);
+    let (code, text, _) = tenure(&[&["repair"], &quick[..]].concat()).await;
+    assert_eq!((code, found(&text, "remaining")), (0, Vec::new()), "{text}");
+    assert!(blocks.get_opt("default-2").await.unwrap().is_none());
+    let (code, text, _) = tenure(&["check", "--run-dir", run]).await;
+    assert_eq!(code, 0, "{text}");
+
+    // Of the block that its agent knows, the label is put back, and its holder goes on.
+    let bare = Patch::Merge(json!({"metadata": {"labels": {"coil.cybozu.com/node": null}}}));
+    blocks.patch("default-0", &PatchParams::default(), &bare).await.unwrap();
+    let (code, text, _) = tenure(&[&["repair"], &quick[..]].concat()).await;
+    assert_eq!((code, found(&text, "done")), (0, vec![json!("block-without-node")]), "{text}");
+    assert_eq!(blocks.get("default-0").await.unwrap().node(), Some("node1"));
+    state.abort();
+    serving.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_block_is_drained_and_no_longer_and_what_is_in_use_is_not_released() {
+    let (directory, client, serving, state) = host().await;
+    let run = directory.path().to_str().unwrap();
+    let blocks: Api<AddressBlock> = Api::all(client);
+    let (code, text, notes) = tenure(&["drain", "default-0", "--run-dir", run]).await;
+    let expected = "block default-0 of node node1 drains: 1 holders, 0 addresses cool: container c1 eth0 has an address\n";
+    assert_eq!((code, text.as_str()), (0, expected), "{notes}");
+    let drains = |block: AddressBlock| block.annotations().contains_key("tenure/drain");
+    assert!(drains(blocks.get("default-0").await.unwrap()));
+    let (code, _, notes) = tenure(&["drain", "default-0", "--wait", "1s", "--run-dir", run]).await;
+    assert!(code == 1 && notes.starts_with("block default-0 of node node1 drains"), "{notes}");
+    let (code, text, _) = tenure(&["drain", "default-0", "--undo", "--run-dir", run]).await;
+    assert_eq!((code, text.as_str()), (0, "block default-0 is not drained: node node1 assigns from it\n"));
+    assert!(!drains(blocks.get("default-0").await.unwrap()));
+    let (code, _, notes) = tenure(&["drain", "typo", "--run-dir", run]).await;
+    assert!(code == 2 && notes.contains("accepted is a name that `tenure blocks` prints"), "{notes}");
+
+    let (code, text, _) = tenure(&["release", "10.64.0.3", "--run-dir", run]).await;
+    let expected =
+        "10.64.0.3 is not released, because it is in use:\n    node node1 holds it for container c1 eth0\n";
+    assert_eq!((code, text.as_str()), (1, expected));
+    let (code, text, _) = tenure(&["release", "10.64.0.4", "--run-dir", run]).await;
+    assert_eq!((code, text.as_str()), (0, "nobody has 10.64.0.4: there is nothing to release\n"));
+    state.abort();
+    serving.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_is_explained_without_a_cluster() {
+    let (code, text, _) = tenure(&["explain", "AddressPool \"x\" is gone"]).await;
+    assert!(code == 0 && text.starts_with("The pool was deleted while the pod waited"), "{text}");
+    let (code, _, _) = tenure(&["explain", "something", "else"]).await;
+    assert_eq!(code, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

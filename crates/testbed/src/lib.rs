@@ -2,6 +2,7 @@
 //!
 //! - [`binaries`] finds, builds or installs the programs.
 //! - [`control_plane`] runs etcd, kube-apiserver and kube-controller-manager on loopback ports.
+//! - [`browser`] is a real browser, without a screen.
 //! - [`clock`] is the clock of tests whose time is paused.
 //! - [`compute`] is a fake of Google's cloud.
 //! - [`cluster`] adds a scheduler and nodes with containerd, kubelet and kube-proxy.
@@ -16,6 +17,7 @@
 //! Whatever is started here ends with the test process, however that ends: see [`process`].
 
 pub mod binaries;
+pub mod browser;
 pub mod clock;
 pub mod cluster;
 pub mod control_plane;

@@ -108,9 +108,9 @@ impl Retry {
         self.failed.remove(subject);
     }
 
-    /// When the next subject may be tried again.
-    pub fn next(&self) -> Option<Timestamp> {
-        self.failed.values().map(|(_, next)| *next).min()
+    /// When the next subject may be tried again that may not be tried yet.
+    pub fn next(&self, now: Timestamp) -> Option<Timestamp> {
+        self.failed.values().map(|(_, next)| *next).filter(|next| *next > now).min()
     }
 
     /// Forgets subjects that are not planned any more, so that they wake nobody.
@@ -186,21 +186,22 @@ mod tests {
         let (mut retry, now) = (Retry::new(Arc::new(Same(0))), at(1_000));
         retry.failed("a", now, Duration::ZERO);
         assert!(!retry.may_try("a", now) && retry.may_try("b", now));
-        assert_eq!(retry.next(), Some(at(1_025)));
+        assert_eq!(retry.next(now), Some(at(1_025)));
+        assert_eq!(retry.next(at(1_025)), None, "it may be tried already");
         assert!(retry.may_try("a", at(1_025)));
         retry.failed("a", at(1_025), Duration::ZERO);
-        assert_eq!(retry.next(), Some(at(1_075)));
+        assert_eq!(retry.next(now), Some(at(1_075)));
         retry.failed("b", now, Duration::ZERO);
         retry.keep(["a"].into_iter());
-        assert_eq!(retry.next(), Some(at(1_075)), "nobody is woken for what is not planned");
+        assert_eq!(retry.next(now), Some(at(1_075)), "nobody is woken for what is not planned");
         retry.worked("a");
-        assert_eq!(retry.next(), None);
+        assert_eq!(retry.next(now), None);
     }
 
     #[test]
     fn who_is_asked_to_wait_waits_so_long() {
         let (mut retry, now) = (Retry::new(Arc::new(Same(0))), at(1_000));
         retry.failed("a", now, Duration::from_secs(3));
-        assert_eq!(retry.next(), Some(at(4_000)));
+        assert_eq!(retry.next(now), Some(at(4_000)));
     }
 }

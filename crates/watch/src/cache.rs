@@ -177,6 +177,18 @@ impl<K: Known> Cache<K> {
         self.show_and_note(object, true);
     }
 
+    /// Whether this is an object at the version that is kept. The watch repeats what the answer to a write has shown, and then
+    /// nothing needs to be read of it again.
+    pub fn keeps(&mut self, key: &str, uid: Option<&str>, version: u128) -> bool {
+        let same = |kept: &K| kept.known_version() == version && kept.known_uid().as_deref() == uid;
+        let keeps =
+            version > 0 && !self.unreadable.contains_key(key) && self.objects.get(key).is_some_and(same);
+        if keeps {
+            self.mention(key);
+        }
+        keeps
+    }
+
     /// An object from a watch, or from the answer to a call if [`Epoch`] lets it count.
     pub fn apply(&mut self, object: K) {
         self.show_and_note(object, false);

@@ -1,11 +1,12 @@
-//! Slices of nodes: which `NodeSlicePool`s there should be, and whose their slices are.
+//! Slices of nodes: which `NodeSlicePool`s should exist, and who has their slices.
 //!
-//! [`plan`] is a function of what there is: attachment definitions, nodes, pools, and what is held. It remembers nothing;
-//! what must survive (who has which slice) is in the pools themselves, and in the records of what is held.
+//! [`plan`] is a function of the current state: attachment definitions, nodes, pools, and held addresses. It
+//! remembers nothing; what must survive (who has which slice) is in the pools themselves, and in the records of held
+//! addresses.
 //!
-//! Ranges concern each other if they are of one network and overlap, are asked for by one definition, or are of one pool. So
-//! whoever knows which have changed plans only the [`Group`]s that they are in, of what it has read once ([`Definition`],
-//! [`PoolFacts`]); all groups together give what [`plan`] gives.
+//! Ranges affect each other if they belong to one network and overlap, are requested by one definition, or belong to
+//! one pool. So a caller that knows which have changed plans only their [`Group`]s, from what it has parsed once
+//! ([`Definition`], [`PoolFacts`]); all groups together give the result of [`plan`].
 //!
 //! What it promises:
 //!
@@ -25,10 +26,10 @@
 //! - A pool gives slices away only after nobody can take an address from the whole range any more, nor from any other range
 //!   of the network that overlaps it; those are opened when nothing that is cut, and no node's slice, overlaps them.
 //!
-//! To Whereabouts' own programs a slice for claims is the slice of a node called [`SLICE_OWNER`](tenure_api::claims::SLICE_OWNER),
-//! which is none of theirs: its plugin hands out nothing of it, on whichever node. But its controller gives the slices of nodes
-//! that it does not know to others, and its reconciler releases records whose pod does not exist, which a claim's never does.
-//! Neither may run beside claims.
+//! To Whereabouts' own programs a slice for claims is the slice of a node called
+//! [`SLICE_OWNER`](tenure_api::claims::SLICE_OWNER), which does not exist: its plugin assigns nothing from it on any
+//! node. But its controller gives slices of unknown nodes to others, and its reconciler releases records whose pod
+//! does not exist, which a claim's never does. Neither may run beside claims.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Debug;
@@ -44,6 +45,7 @@ mod assign;
 mod change;
 mod desired;
 mod find;
+mod given;
 mod seal;
 mod see;
 mod standing;
@@ -53,69 +55,71 @@ mod write;
 pub use change::{SliceChange, SliceEdit};
 pub use desired::{Conflict, Definition, is_asked_for, networks, slice_pools};
 pub use find::{NETWORK, SliceRefusal, network_of, slice_of};
+pub use given::{CONFIRMED, GIVEN, Given, TAKEN, Told, retell, retold};
 pub use seal::{is_sliced, open_beside};
 pub use see::{Seen, identify, network_of_ledger, nodes_meant, see, see_one};
 pub use table::{Difference, Table};
 pub use write::{PoolFacts, SlicePool};
 
-/// What there is.
+/// The current state.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
-    /// The namespace that pools are kept in.
+    /// The namespace of pools.
     pub namespace: &'a str,
     /// NetworkAttachmentDefinitions of all namespaces.
     pub attachments: &'a [AttachmentDefinition],
     /// The cluster's flat file, if there is one.
     pub flat: Option<&'a Value>,
-    /// The nodes that live.
+    /// The living nodes.
     pub nodes: &'a BTreeSet<String>,
-    /// The pools that exist.
+    /// The existing pools.
     pub pools: &'a [NodeSlicePool],
     /// What nodes hold.
     pub held: &'a [HeldSpan],
-    /// Objects of ranges that all nodes share.
+    /// Objects of shared ranges.
     pub shared: &'a [SharedPool],
-    /// Slices of which nodes' ledgers say that they are handed out of ([`State::Owned`]).
+    /// Slices that nodes' ledgers mark as in use ([`State::Owned`]).
     pub owned: &'a [PoolId],
     /// What claims need, by the name of the pool.
     pub floating: &'a BTreeMap<String, Floating>,
-    /// The present.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// What there is of ranges that concern each other, and of no others.
+/// The state of ranges that affect each other, and of no others.
 #[derive(Clone, Copy, Debug)]
 pub struct Group<'a> {
-    /// The namespace that pools are kept in.
+    /// The namespace of pools.
     pub namespace: &'a str,
-    /// Definitions that ask for the ranges, or may mean their pools and cannot be read.
+    /// Definitions that request the ranges, or that cannot be read and may mean their pools.
     pub definitions: &'a [&'a Definition],
-    /// The nodes that live.
+    /// The living nodes.
     pub nodes: &'a HashSet<String>,
-    /// The pools that exist.
+    /// The existing pools.
     pub pools: &'a [SlicePool<'a>],
     /// Who holds something in the ranges.
     pub holders: &'a dyn Holders,
-    /// Objects of ranges that all nodes share.
+    /// Objects of shared ranges.
     pub shared: &'a [&'a SharedPool],
     /// What claims need, by the name of the pool.
     pub floating: &'a BTreeMap<String, Floating>,
-    /// The present.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// Knows who holds something. It is asked only where a [`Table`] does not know: there may be a ledger for each node.
+/// Knows who holds something. It is asked only where a [`Table`] does not know, because there may be a ledger for
+/// each node.
 pub trait Holders: Debug {
-    /// All that is held.
+    /// Everything that is held.
     fn holdings(&self) -> Holdings<'_>;
 }
 
-/// What nodes hold, and the slices of which their ledgers say that they are handed out of ([`State::Owned`]).
+/// What nodes hold, and the slices that their ledgers mark as in use ([`State::Owned`]).
 #[derive(Clone, Debug, Default)]
 pub struct Holdings<'a> {
-    /// Addresses that are held.
+    /// Held addresses.
     pub held: Vec<&'a HeldSpan>,
-    /// Slices that are handed out of.
+    /// Slices in use.
     pub owned: Vec<&'a PoolId>,
 }
 
@@ -128,9 +132,9 @@ impl Holders for Inputs<'_> {
 /// Slices of a pool that claims need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Floating {
-    /// These: because they have some already, or are asked for an address of it by name.
+    /// These slices: claims have addresses of them, or ask for one by name.
     pub slices: BTreeSet<Cidr>,
-    /// So many further ones.
+    /// This many further ones.
     pub more: usize,
 }
 
@@ -145,29 +149,29 @@ pub struct AttachmentDefinition {
     pub uid: String,
     /// Since when it exists.
     pub created: Timestamp,
-    /// Whether it said something else before.
+    /// Whether it was edited.
     pub edited: bool,
     /// `spec.config`.
     pub config: String,
 }
 
-/// Addresses of which a node holds at least one: from an `IPPool` of the node.
+/// Addresses of which a node holds at least one, from an `IPPool` of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldSpan {
     /// `network_name`.
     pub network: String,
     /// The node.
     pub node: String,
-    /// The lowest.
+    /// The lowest address.
     pub first: Address,
-    /// The highest.
+    /// The highest address.
     pub last: Address,
 }
 
-/// An object of a range that all nodes share.
+/// An object of a shared range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedPool {
-    /// Which range.
+    /// Its range.
     pub id: PoolId,
     /// The object's name.
     pub name: String,
@@ -177,17 +181,17 @@ pub struct SharedPool {
     pub used: usize,
 }
 
-/// What is to be done.
+/// The planned writes.
 #[derive(Clone, Debug, Default)]
 pub struct SlicePlan {
-    /// Objects of whole ranges to make before anything of `writes` is written: empty, and [`State::Sliced`]. Whoever asks
-    /// for an address of the whole range meets them, also if nobody ever did before.
+    /// Objects of whole ranges to create before any of `writes`: empty, and [`State::Sliced`]. Whoever asks for an
+    /// address of the whole range finds them, even if nobody ever did before.
     pub guards: Vec<IPPool>,
     /// At most one for each pool.
     pub writes: Vec<SliceWrite>,
-    /// Pools of which only some slices change, instead of `writes`; only where the pool has a [`Table`].
+    /// Pools of which only some slices change, instead of `writes`; only if the pool has a [`Table`].
     pub changes: Vec<SliceChange>,
-    /// To tell people, when something changed.
+    /// Events, when something changed.
     pub events: Vec<Event>,
     /// Attachment definitions that contradict another one of their network.
     pub conflicts: Vec<Conflict>,
@@ -198,43 +202,43 @@ pub struct SlicePlan {
 /// A write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SliceWrite {
-    /// Make a pool.
+    /// Create a pool.
     Create(Box<NodeSlicePool>),
-    /// Change a pool, if it still has the version that it has here.
+    /// Change a pool, if it still has this version.
     Replace(Box<NodeSlicePool>),
-    /// Nobody asks for the pool any more.
+    /// Delete a pool that nobody requests any more.
     Delete {
         /// Its name.
         name: String,
-        /// Only this one.
+        /// Exactly this one.
         uid: Option<String>,
     },
-    /// Let nobody take an address out of the whole range any more: its object gets [`State::Sliced`].
+    /// Close the whole range: its object gets [`State::Sliced`], so nobody takes an address from it.
     Seal {
         /// The object.
         name: String,
     },
-    /// The range is no longer cut: its object gets [`State::Unique`].
+    /// The range is no longer divided: its object gets [`State::Unique`].
     Unseal {
         /// The object.
         name: String,
     },
 }
 
-/// What people are told.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The `NodeSlicePool` whose write it goes with.
+    /// The `NodeSlicePool` whose write it belongs to.
     pub pool: String,
-    /// About what.
+    /// Its subject.
     pub about: About,
-    /// In one word.
+    /// Its reason.
     pub reason: &'static str,
-    /// In a sentence.
+    /// Its message.
     pub message: String,
 }
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum About {
     /// A `NodeSlicePool`.
@@ -245,7 +249,7 @@ pub enum About {
     Attachment(String, String),
 }
 
-/// What is to be done about the slices of all networks.
+/// Plans the slices of all networks.
 pub fn plan(inputs: &Inputs<'_>) -> SlicePlan {
     let read = |attachment: &AttachmentDefinition| Definition::read(attachment.clone(), inputs.flat);
     let definitions: Vec<Definition> = inputs.attachments.iter().map(read).collect();
@@ -262,7 +266,7 @@ pub fn plan(inputs: &Inputs<'_>) -> SlicePlan {
     })
 }
 
-/// What is to be done about ranges that concern each other.
+/// Plans ranges that affect each other.
 pub fn plan_group(inputs: &Group<'_>) -> SlicePlan {
     let mut plan = SlicePlan::default();
     let desired = desired::read(inputs, &mut plan);
@@ -276,7 +280,7 @@ pub fn plan_group(inputs: &Group<'_>) -> SlicePlan {
         (since.is_none(), since, pool.owners.first().map(|owner| owner.created), pool.name)
     });
     for (known, pool) in pools {
-        // Two pools of one network must not cut one range twice: the older one has it.
+        // Two pools of one network must not divide one range twice: the older one has it.
         let rival =
             cut.iter().find(|(network, cidr)| *network == pool.network && cidr.overlaps(&pool.cut.whole()));
         let objection = rival
@@ -286,14 +290,14 @@ pub fn plan_group(inputs: &Group<'_>) -> SlicePlan {
             seal::guard(inputs, pool, &mut plan);
             let sealed = seal::seal(inputs, pool, &mut plan);
             cut.push((pool.network, pool.cut.whole()));
-            // Whoever waits for the pool expects to find the nodes in it.
+            // Whoever waits for the pool expects the nodes in it.
             if sealed || known.is_some() {
                 let assigned = assign::assign(inputs, pool, known, assign::Give::given(sealed));
                 write::pool(inputs, pool, known, &assigned, None, &mut plan);
             }
             continue;
         };
-        // What it has given away as another range stays as it was cut.
+        // What it assigned while it had another range stays as it was divided.
         let mut pool = pool.clone();
         let gives = known.filter(|known| standing::gives(known.object));
         if let Some(before) = gives.and_then(|known| known.facts.cut) {

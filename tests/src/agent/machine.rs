@@ -40,6 +40,11 @@ impl<'a> Machine<'a> {
         Self::on(cluster, &Arc::new(Segment::new("wire").unwrap()), 1)
     }
 
+    /// So many hosts on a segment, as [`Self::on`] makes them, numbered from one.
+    pub fn several(cluster: &'a Cluster, wire: &Arc<Segment>, count: usize) -> Vec<Self> {
+        (1..=count).map(|number| Self::on(cluster, wire, u8::try_from(number).unwrap())).collect()
+    }
+
     /// A host of a node of its own, without an agent, on this segment, with this number in its addresses.
     pub fn on(cluster: &'a Cluster, wire: &Arc<Segment>, number: u8) -> Self {
         let addresses = [format!("192.0.2.{number}"), format!("2001:db8::{number}")];

@@ -23,12 +23,14 @@ pub fn say(what: &str) {
     let _ = writeln!(std::io::stderr().lock(), "chaos: {:.1} s: {what}", now().as_secs_f64());
 }
 
-/// What decides a run: given, or drawn.
+/// What decides a run: given, or drawn. It is printed.
 pub fn seed() -> u64 {
-    match std::env::var("TENURE_SEED") {
+    let seed = match std::env::var("TENURE_SEED") {
         Ok(text) => text.parse().expect("TENURE_SEED is a number"),
         Err(_) => SystemEntropy::new().unwrap().next_u64(),
-    }
+    };
+    say(&format!("TENURE_SEED={seed}"));
+    seed
 }
 
 /// Waits until there is nothing to complain about.

@@ -18,6 +18,7 @@ use super::clock::Clock;
 use super::course::{now, say};
 use super::objects::{self, Struck};
 use super::proxy::Proxy;
+use super::run::last_lines;
 use super::trouble::{Fault, Kind, Spell, Target};
 use crate::agent::{Cluster, Machine};
 
@@ -280,9 +281,7 @@ impl Programs<'_> {
     /// Says what controllers have said last.
     pub fn tell(&self) {
         for controller in &self.controllers {
-            let log = controller.log();
-            let lines: Vec<&str> = log.lines().collect();
-            say(&format!("a controller's log:\n{}", lines[lines.len().saturating_sub(40)..].join("\n")));
+            say(&format!("a controller's log:\n{}", last_lines(&controller.log(), 40)));
         }
     }
 

@@ -7,3 +7,4 @@ mod outages;
 mod restarts;
 mod routes;
 mod stock;
+mod takeover;

@@ -40,7 +40,7 @@ const RIGHTS: &[(&str, &str, &str)] = &[
 ];
 /// The same in the namespace of Whereabouts' kinds.
 const RIGHTS_THERE: &[(&str, &str, &str)] = &[
-    ("nodeslicepools", "whereabouts.cni.cncf.io", "get list watch"),
+    ("nodeslicepools", "whereabouts.cni.cncf.io", "get"),
     ("ippools", "whereabouts.cni.cncf.io", "get list watch create update patch delete"),
     ("overlappingrangeipreservations", "whereabouts.cni.cncf.io", "get list create delete"),
 ];

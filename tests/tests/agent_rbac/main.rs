@@ -28,7 +28,9 @@ async fn an_agent_may_write_its_own_ledgers_and_those_that_all_nodes_share() -> 
     let (defaults, patching, deleting) =
         (PostParams::default(), PatchParams::default(), DeleteParams::default());
     let slices: Api<NodeSlicePool> = Api::namespaced(agent.clone(), "kube-system");
-    slices.list(&ListParams::default()).await?;
+    // Whose a slice is; a node does not list those of all nodes.
+    ensure!(slices.get_opt("net").await?.is_none() && slices.get_metadata_opt("net").await?.is_none());
+    refused("all slices", slices.list(&ListParams::default()).await)?;
     let ledgers: Api<IPPool> = Api::namespaced(agent.clone(), "kube-system");
     for (name, network) in [("node-1-10.9.0.0-26", None), ("blue-node-1-10.9.0.0-26", Some("blue"))] {
         let mut own = ledger(name, "10.9.0.0/26", Some("node-1"), Some("owned"))?;

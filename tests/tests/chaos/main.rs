@@ -21,14 +21,15 @@ use egress::Egress;
 use oracle::{Living, Oracle};
 use plan::{CONTROLLERS, LOSES_JOURNAL, NODES, Plan, Pool, WITH_POD, WORKERS};
 use serde_json::json;
-use tenure_testbed::control_plane::{ControlPlaneOptions, Part};
+use tenure_testbed::control_plane::ControlPlaneOptions;
 use tenure_testbed::hosts::Segment;
 use tenure_tests::agent::{Cluster, Machine};
 use tenure_tests::chaos::clock::{self, Clocks};
-use tenure_tests::chaos::course::{Over, now, say, seed, until, until_within};
-use tenure_tests::chaos::objects::{self, Struck};
-use tenure_tests::chaos::programs::{Agent, CLOCKS_SET, Controller, Programs};
+use tenure_tests::chaos::course::{now, say, seed, until, until_within};
+use tenure_tests::chaos::objects;
+use tenure_tests::chaos::programs::{Agent, CLOCKS_SET, Programs};
 use tenure_tests::chaos::proxy::{Mood, Proxy};
+use tenure_tests::chaos::run::{FailureReport, each};
 use work::Worker;
 
 /// How long a freed address cools.
@@ -42,7 +43,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(4);
 #[test]
 fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     let seed = seed();
-    say(&format!("TENURE_SEED={seed}"));
     let plan = Plan::of(seed);
     let directory = tempfile::tempdir().unwrap();
     let egress = Egress::open(directory.path());
@@ -54,8 +54,7 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     cluster.pool("default", 3, json!([Pool::Default.first()]));
     cluster.tenant("small", 1, json!([Pool::Small.first()]));
     let wire = Arc::new(Segment::new("wire").unwrap());
-    let mut machines: Vec<Machine<'_>> =
-        (1..=NODES).map(|number| Machine::on(&cluster, &wire, u8::try_from(number).unwrap())).collect();
+    let mut machines = Machine::several(&cluster, &wire, NODES);
     for machine in &mut machines {
         let cooling = format!("{}s", COOLING.as_secs());
         machine.arguments = ["--cooling", &cooling, "--rest", "2s"].map(str::to_owned).to_vec();
@@ -63,26 +62,14 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     egress.serve(cluster.runtime.handle(), &machines);
     verdict::make_agents_pods(&cluster, WITH_POD.map(|node| &machines[node]));
     let clocks = Clocks::new();
-    let names = ["controller-a", "controller-b"];
     let told = ["--missing-node-rest=10s"];
-    let programs = Programs {
-        cluster: &cluster,
-        agents: machines
-            .iter()
-            .map(|machine| Agent::with_clock(machine, Some(clocks.make(&machine.name))))
-            .collect(),
-        controllers: names[..CONTROLLERS]
-            .iter()
-            .map(|name| Controller::start(&cluster, name, &told))
-            .collect(),
-        proxy,
-        struck: Struck::default(),
-    };
+    let agents = machines.iter().map(|machine| Agent::with_clock(machine, Some(clocks.make(&machine.name))));
+    let programs = Programs::start(&cluster, agents.collect(), CONTROLLERS, &told, proxy);
     let oracle = Oracle::new(COOLING);
     let mut workers: Vec<Worker<'_>> = (0..WORKERS)
         .map(|number| Worker::new(number, number % NODES, &machines[number % NODES], &oracle))
         .collect();
-    let logs = Logs { programs: &programs, seed };
+    let report = FailureReport { programs: &programs, test: "chaos", seed, more: &String::new };
 
     say("everything was started; the chaos begins");
     chaos(&plan, &programs, &mut workers, &oracle);
@@ -92,7 +79,7 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     programs.struck.assert_each(&["nodes made again", "pools grown", "lost journals"]);
     programs.struck.assert_each(&Mood::ALL.map(Mood::name));
     programs.struck.assert_each(&CLOCKS_SET);
-    plan.trouble.iter().for_each(|(target, _)| programs.struck.assert_each(&[target.name()]));
+    programs.assert_all_struck(&plan.trouble);
     clock::assert_set(&machines);
     assert!(oracle.count().grown > 0, "{:?}", oracle.count());
     heal(&programs, &machines, &workers, &oracle);
@@ -131,30 +118,20 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
     heal(&programs, &machines, &workers, &oracle);
     assert_eq!(oracle.wrong(), Vec::<String>::new());
     say(&format!("all went and nothing is left: {:?}", oracle.count()));
-    drop(logs);
+    drop(report);
 }
 
 /// Does the plan.
 fn chaos(plan: &Plan, programs: &Programs<'_>, workers: &mut [Worker<'_>], oracle: &Oracle) {
-    let (done, over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    thread::scope(|scope| {
-        for (target, faults) in &plan.trouble {
-            let (done, over) = (&done, &over);
-            scope.spawn(move || programs.trouble(*target, faults, done, over, &|what| oracle.blame(what)));
-        }
-        scope.spawn(|| grow(plan, programs, &done, &over));
-        scope.spawn(|| programs.spells(&plan.spells, &done, &over));
-        // Whoever waits for more steps to be done does not wait for those of a worker that panicked.
-        let _over = Over(&over);
+    let blame = |what| oracle.blame(what);
+    let growing = |done: &AtomicUsize, over: &AtomicBool| grow(plan, programs, done, over);
+    programs.upset(&plan.trouble, &plan.spells, &blame, &[&growing], |done| {
         thread::scope(|scope| {
             for (worker, steps) in workers.iter_mut().zip(&plan.work) {
-                let done = &done;
                 scope.spawn(move || worker.work(steps, done));
             }
         });
     });
-    programs.revive(Part::Etcd);
-    programs.revive(Part::ApiServer);
 }
 
 /// Lets pools grow, each when so many steps are done: or sooner, because workers may wait for it.
@@ -169,16 +146,6 @@ fn grow(plan: &Plan, programs: &Programs<'_>, done: &AtomicUsize, over: &AtomicB
         }
         objects::grow(programs.cluster, growth.pool.name(), &growth.subnet, &programs.struck);
     }
-}
-
-/// Lets all workers do something at once.
-fn each<'a>(workers: &mut [Worker<'a>], act: impl Fn(&mut Worker<'a>) + Sync) {
-    thread::scope(|scope| {
-        for worker in workers {
-            let act = &act;
-            scope.spawn(move || act(worker));
-        }
-    });
 }
 
 /// Waits until nothing differs any more, anywhere.
@@ -198,22 +165,4 @@ fn heal(programs: &Programs<'_>, machines: &[Machine<'_>], workers: &[Worker<'_>
         }
         found
     });
-}
-
-/// Says after a failure what is needed to understand it.
-struct Logs<'a> {
-    programs: &'a Programs<'a>,
-    seed: u64,
-}
-
-impl Drop for Logs<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.programs.tell();
-            say(&format!(
-                "to see this again: TENURE_SEED={} cargo test -p tenure-tests --test chaos",
-                self.seed
-            ));
-        }
-    }
 }

@@ -16,7 +16,7 @@ mod plan;
 mod verdict;
 mod work;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -27,15 +27,15 @@ use oracle::Oracle;
 use place::ChaosBed;
 use plan::{CONTROLLERS, NODES, Plan};
 use serde_json::json;
-use tenure_testbed::control_plane::{ControlPlaneOptions, Part};
+use tenure_testbed::control_plane::ControlPlaneOptions;
 use tenure_testbed::hosts::Segment;
 use tenure_testbed::wait::PATIENCE;
 use tenure_tests::agent::{Cluster, Machine};
 use tenure_tests::chaos::clock::{self, Clocks};
-use tenure_tests::chaos::course::{Over, say, seed, until, until_within};
-use tenure_tests::chaos::objects::Struck;
-use tenure_tests::chaos::programs::{Agent, CLOCKS_SET, Controller, Programs};
+use tenure_tests::chaos::course::{say, seed, until, until_within};
+use tenure_tests::chaos::programs::{Agent, CLOCKS_SET, Programs};
 use tenure_tests::chaos::proxy::{Mood, Proxy};
+use tenure_tests::chaos::run::{FailureReport, each, look_until_over};
 use verdict::Objects;
 use work::Worker;
 
@@ -45,7 +45,6 @@ const LOOK: Duration = Duration::from_millis(200);
 #[test]
 fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_every_route_its_pod() {
     let seed = seed();
-    say(&format!("TENURE_SEED={seed}"));
     let plan = Plan::of(seed);
     let cluster = Cluster::without_controller(ControlPlaneOptions::default().without_controller_manager());
     let proxy = Proxy::before(&cluster, seed);
@@ -54,8 +53,7 @@ fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_ever
     cluster.namespace(hostile::NAMESPACE, None);
     cluster.pool("default", 3, json!([{"ipv4": "10.64.0.0/22", "ipv6": "fd64::/118"}]));
     let wire = Arc::new(Segment::new("wire").unwrap());
-    let mut machines: Vec<Machine<'_>> =
-        (1..=NODES).map(|number| Machine::on(&cluster, &wire, u8::try_from(number).unwrap())).collect();
+    let mut machines = Machine::several(&cluster, &wire, NODES);
     for (number, machine) in machines.iter_mut().enumerate() {
         let arguments = ["--route-blocks", "--cooling", "2s", "--rest", "2s"];
         machine.arguments = arguments.map(str::to_owned).to_vec();
@@ -65,22 +63,10 @@ fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_ever
         }
     }
     let clocks = Clocks::new();
-    let names = ["controller-a", "controller-b"];
     let told =
         ["--cluster-network", Network::Routed.name(), "--cooling=2s", "--rest=3s", "--missing-node-rest=3s"];
-    let programs = Programs {
-        cluster: &cluster,
-        agents: machines
-            .iter()
-            .map(|machine| Agent::with_clock(machine, Some(clocks.make(&machine.name))))
-            .collect(),
-        controllers: names[..CONTROLLERS]
-            .iter()
-            .map(|name| Controller::start(&cluster, name, &told))
-            .collect(),
-        proxy,
-        struck: Struck::default(),
-    };
+    let agents = machines.iter().map(|machine| Agent::with_clock(machine, Some(clocks.make(&machine.name))));
+    let programs = Programs::start(&cluster, agents.collect(), CONTROLLERS, &told, proxy);
     let (oracle, plugins) = (Oracle::default(), place::plugins());
     let place = ChaosBed {
         cluster: &cluster,
@@ -92,7 +78,11 @@ fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_ever
     };
     let mut workers: Vec<Worker<'_>> =
         plan.lanes.iter().enumerate().map(|(number, lane)| Worker::new(number, lane, &place)).collect();
-    let logs = Logs { programs: &programs, place: &place, seed };
+    let objects = || {
+        let objects = Objects::read(&place).map_or_else(|error| error, |objects| objects.told());
+        format!("the API has:\n{objects}")
+    };
+    let report = FailureReport { programs: &programs, test: "claims_chaos", seed, more: &objects };
     say("everything was started; the chaos begins");
 
     chaos(&plan, &programs, &mut workers, &place);
@@ -106,7 +96,7 @@ fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_ever
     programs.struck.assert_each(&Mood::ALL.map(Mood::name));
     programs.struck.assert_each(&["nodes made again", "hostile definitions", "forged claims"]);
     programs.struck.assert_each(&CLOCKS_SET);
-    plan.trouble.iter().for_each(|(target, _)| programs.struck.assert_each(&[target.name()]));
+    programs.assert_all_struck(&plan.trouble);
     clock::assert_set(&machines);
     heal(&programs, &workers, &place);
     say("everything agrees");
@@ -123,54 +113,34 @@ fn after_claims_and_moves_in_chaos_every_address_has_one_holder_or_none_and_ever
     });
     assert_eq!(oracle.wrong(), Vec::<String>::new());
     say(&format!("all went and nothing is left: {:?}", oracle.count()));
-    drop(logs);
+    drop(report);
 }
 
 /// Does the plan, and looks at all claims all the time.
 fn chaos(plan: &Plan, programs: &Programs<'_>, workers: &mut [Worker<'_>], place: &ChaosBed<'_>) {
-    let (done, over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    thread::scope(|scope| {
-        let (done, over) = (&done, &over);
-        scope.spawn(move || look(place, over));
-        for (target, faults) in &plan.trouble {
-            scope.spawn(move || {
-                programs.trouble(*target, faults, done, over, &|what| place.oracle.blame(what));
-            });
-        }
-        scope.spawn(move || programs.spells(&plan.spells, done, over));
-        let struck = &programs.struck;
-        scope.spawn(move || hostile::define(place, &plan.definitions, (done, over), struck));
-        scope.spawn(move || hostile::forge(place, &plan.forgeries, (done, over), struck));
-        // Whoever waits for more steps to be done does not wait for those of a worker that panicked.
-        let _over = Over(over);
+    let (struck, blame) = (&programs.struck, |what| place.oracle.blame(what));
+    let looking = look_until_over(LOOK, || look(place));
+    let defining = |done: &AtomicUsize, over: &AtomicBool| {
+        hostile::define(place, &plan.definitions, (done, over), struck);
+    };
+    let forging = |done: &AtomicUsize, over: &AtomicBool| {
+        hostile::forge(place, &plan.forgeries, (done, over), struck);
+    };
+    programs.upset(&plan.trouble, &plan.spells, &blame, &[&looking, &defining, &forging], |done| {
         thread::scope(|scope| {
             for worker in workers {
                 scope.spawn(move || worker.work(done));
             }
         });
     });
-    programs.revive(Part::ApiServer);
 }
 
-fn look(place: &ChaosBed<'_>, over: &AtomicBool) {
-    while !over.load(Ordering::SeqCst) {
-        let (settled, claims, all) = (place.oracle.all_settled(), place.claims(), ListParams::default());
-        let listed = async { tokio::time::timeout(Duration::from_secs(5), claims.list(&all)).await };
-        if let Ok(Ok(claims)) = place.cluster.runtime.block_on(listed) {
-            place.oracle.saw(&claims.items, &settled);
-        }
-        thread::sleep(LOOK);
+fn look(place: &ChaosBed<'_>) {
+    let (settled, claims, all) = (place.oracle.all_settled(), place.claims(), ListParams::default());
+    let listed = async { tokio::time::timeout(Duration::from_secs(5), claims.list(&all)).await };
+    if let Ok(Ok(claims)) = place.cluster.runtime.block_on(listed) {
+        place.oracle.saw(&claims.items, &settled);
     }
-}
-
-/// Lets all workers do something at once.
-fn each<'a>(workers: &mut [Worker<'a>], act: impl Fn(&mut Worker<'a>) + Sync) {
-    thread::scope(|scope| {
-        for worker in workers {
-            let act = &act;
-            scope.spawn(move || act(worker));
-        }
-    });
 }
 
 /// Waits until nothing differs any more, anywhere; what nobody said the end of is collected.
@@ -195,27 +165,6 @@ fn different(programs: &Programs<'_>, workers: &[Worker<'_>], place: &ChaosBed<'
         found.extend(verdict::unreached(place, &objects));
     }
     found
-}
-
-/// Says after a failure what is needed to understand it.
-struct Logs<'a> {
-    programs: &'a Programs<'a>,
-    place: &'a ChaosBed<'a>,
-    seed: u64,
-}
-
-impl Drop for Logs<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.programs.tell();
-            let objects = Objects::read(self.place).map_or_else(|error| error, |objects| objects.told());
-            say(&format!("the API has:\n{objects}"));
-            let seed = self.seed;
-            say(&format!(
-                "to see this again: TENURE_SEED={seed} cargo test -p tenure-tests --test claims_chaos"
-            ));
-        }
-    }
 }
 
 impl oracle::Count {

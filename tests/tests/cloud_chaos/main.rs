@@ -20,13 +20,13 @@ use bed::{ChaosBed, ELSEWHERE, WARM, ZONES};
 use plan::{CONTROLLERS, NODES, Plan, WORKERS};
 use serde_json::json;
 use tenure_testbed::compute::Settings;
-use tenure_testbed::control_plane::{ControlPlaneOptions, Part};
+use tenure_testbed::control_plane::ControlPlaneOptions;
 use tenure_testbed::hosts::Segment;
 use tenure_tests::agent::{Cluster, Machine};
-use tenure_tests::chaos::course::{Over, say, seed, until};
-use tenure_tests::chaos::objects::Struck;
-use tenure_tests::chaos::programs::{Agent, Controller, Programs};
+use tenure_tests::chaos::course::{say, seed, until};
+use tenure_tests::chaos::programs::{Agent, Programs};
 use tenure_tests::chaos::proxy::Proxy;
+use tenure_tests::chaos::run::FailureReport;
 use tenure_tests::chaos::trouble::Target;
 use tenure_tests::cloud::{self, Cloud};
 use work::Worker;
@@ -34,7 +34,6 @@ use work::Worker;
 #[test]
 fn no_address_is_on_two_machines_none_is_lost_and_no_alias_is_left() {
     let seed = seed();
-    say(&format!("TENURE_SEED={seed}"));
     let plan = Plan::of(seed);
     let cluster = Cluster::without_controller(ControlPlaneOptions::default().without_controller_manager());
     let proxy = Proxy::before(&cluster, seed);
@@ -50,8 +49,7 @@ fn no_address_is_on_two_machines_none_is_lost_and_no_alias_is_left() {
     let cloud = Cloud::start(&cluster, settings);
     Cloud::pool(&cluster, &json!({"cidr": "10.111.0.0/26", "warm": WARM, "cooling": "1s"}));
     let wire = Arc::new(Segment::new("wire").unwrap());
-    let mut machines: Vec<Machine<'_>> =
-        (1..=NODES).map(|number| Machine::on(&cluster, &wire, u8::try_from(number).unwrap())).collect();
+    let mut machines = Machine::several(&cluster, &wire, NODES);
     for (machine, zone) in machines.iter_mut().zip(ZONES) {
         machine.arguments = ["--cooling", "1s", "--rest", "2s"].map(str::to_owned).to_vec();
         cloud.join(machine, zone);
@@ -59,20 +57,12 @@ fn no_address_is_on_two_machines_none_is_lost_and_no_alias_is_left() {
     cloud.connect(&machines);
     let told = cloud.arguments();
     let told: Vec<&str> = told.iter().map(String::as_str).collect();
-    let programs = Programs {
-        cluster: &cluster,
-        agents: machines.iter().map(Agent::start).collect(),
-        controllers: ["controller-a", "controller-b"][..CONTROLLERS]
-            .iter()
-            .map(|name| Controller::start(&cluster, name, &told))
-            .collect(),
-        proxy,
-        struck: Struck::default(),
-    };
+    let programs =
+        Programs::start(&cluster, machines.iter().map(Agent::start).collect(), CONTROLLERS, &told, proxy);
     let (network, _plugins) = cloud::network();
     let bed = ChaosBed::new(&cluster, &machines, &cloud, &network);
     let mut workers: Vec<Worker<'_>> = (0..WORKERS).map(|number| Worker::new(number, &bed)).collect();
-    let logs = Logs { programs: &programs, seed };
+    let report = FailureReport { programs: &programs, test: "cloud_chaos", seed, more: &String::new };
 
     say("everything was started; the chaos begins");
     chaos(&plan, &programs, &bed, &mut workers);
@@ -84,9 +74,7 @@ fn no_address_is_on_two_machines_none_is_lost_and_no_alias_is_left() {
     ));
     assert_eq!(bed.wrong(), Vec::<String>::new());
     assert!(moves > WORKERS && adds > 2 * WORKERS, "little happened");
-    for (target, _) in &plan.trouble {
-        programs.struck.assert_each(&[target.name()]);
-    }
+    programs.assert_all_struck(&plan.trouble);
     let weather: Vec<&str> = plan.weather.iter().map(|(_, it)| it.name()).collect();
     let met = programs.struck.counted();
     let unmet = weather.iter().filter(|name| !met.contains_key(*name)).count();
@@ -106,20 +94,16 @@ fn no_address_is_on_two_machines_none_is_lost_and_no_alias_is_left() {
     assert_eq!(bed.wrong(), Vec::<String>::new());
     assert_eq!(verdict::history(&bed, starts(&plan)), Vec::<String>::new());
     say("nothing is left");
-    drop(logs);
+    drop(report);
 }
 
 /// Does the plan.
 fn chaos(plan: &Plan, programs: &Programs<'_>, bed: &ChaosBed<'_>, workers: &mut [Worker<'_>]) {
-    let (done, over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    thread::scope(|scope| {
-        let (done, over) = (&done, &over);
-        for (target, faults) in &plan.trouble {
-            scope.spawn(move || programs.trouble(*target, faults, done, over, &|what| bed.blame(what)));
-        }
-        scope.spawn(move || bed.weather(&plan.weather, done, over, &programs.struck));
-        // Whoever waits for more steps to be done does not wait for those of a worker that panicked.
-        let _over = Over(over);
+    let blame = |what| bed.blame(what);
+    let weather = |done: &AtomicUsize, over: &AtomicBool| {
+        bed.weather(&plan.weather, done, over, &programs.struck);
+    };
+    programs.upset(&plan.trouble, &[], &blame, &[&weather], |done| {
         thread::scope(|scope| {
             for (worker, steps) in workers.iter_mut().zip(&plan.work) {
                 scope.spawn(move || worker.work(steps, done));
@@ -127,7 +111,6 @@ fn chaos(plan: &Plan, programs: &Programs<'_>, bed: &ChaosBed<'_>, workers: &mut
         });
     });
     bed.cloud.fake.calm();
-    programs.revive(Part::ApiServer);
 }
 
 /// How often controllers are started again.
@@ -141,22 +124,4 @@ fn heal(plan: &Plan, programs: &Programs<'_>, bed: &ChaosBed<'_>, workers: &[Wor
     until("everything to agree", || verdict::different(programs, bed, workers));
     assert_eq!(bed.wrong(), Vec::<String>::new());
     assert_eq!(verdict::history(bed, starts(plan)), Vec::<String>::new());
-}
-
-/// Says after a failure what is needed to understand it.
-struct Logs<'a> {
-    programs: &'a Programs<'a>,
-    seed: u64,
-}
-
-impl Drop for Logs<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.programs.tell();
-            let seed = self.seed;
-            say(&format!(
-                "to see this again: TENURE_SEED={seed} cargo test -p tenure-tests --test cloud_chaos"
-            ));
-        }
-    }
 }

@@ -14,7 +14,6 @@ mod verdict;
 mod work;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -22,13 +21,13 @@ use bed::{ChaosBed, INTERNET};
 use gateway::{Gateway, NODE};
 use plan::{CONTROLLERS, Change, EGRESSES, NODES, Plan, WORKERS};
 use serde_json::json;
-use tenure_testbed::control_plane::{ControlPlaneOptions, Part};
+use tenure_testbed::control_plane::ControlPlaneOptions;
 use tenure_testbed::hosts::Segment;
 use tenure_tests::agent::{Cluster, Machine};
-use tenure_tests::chaos::course::{Over, say, seed, until};
-use tenure_tests::chaos::objects::Struck;
-use tenure_tests::chaos::programs::{Agent, Controller, Programs};
+use tenure_tests::chaos::course::{say, seed, until};
+use tenure_tests::chaos::programs::{Agent, Programs};
 use tenure_tests::chaos::proxy::{Mood, Proxy};
+use tenure_tests::chaos::run::{FailureReport, each, last_lines, look_until_over};
 use tenure_tests::egress::{ip, traffic};
 use work::Worker;
 
@@ -38,7 +37,6 @@ const LOOK: Duration = Duration::from_millis(200);
 #[test]
 fn after_clients_and_gateways_come_and_go_in_chaos_exactly_those_are_served_who_ask_for_it() {
     let seed = seed();
-    say(&format!("TENURE_SEED={seed}"));
     let plan = Plan::of(seed);
     let directory = tempfile::tempdir().unwrap();
     let options = ControlPlaneOptions::default().without_controller_manager();
@@ -48,8 +46,7 @@ fn after_clients_and_gateways_come_and_go_in_chaos_exactly_those_are_served_who_
     cluster.pool("default", 3, json!([{"ipv4": "10.64.0.0/22", "ipv6": "fd64::/118"}]));
     cluster.namespace(INTERNET, None);
     let wire = Arc::new(Segment::new("wire").unwrap());
-    let mut machines: Vec<Machine<'_>> =
-        (1..=NODES).map(|number| Machine::on(&cluster, &wire, u8::try_from(number).unwrap())).collect();
+    let mut machines = Machine::several(&cluster, &wire, NODES);
     for machine in &mut machines {
         let arguments = ["--route-blocks", "--cooling", "3s", "--rest", "2s"];
         machine.arguments = arguments.map(str::to_owned).to_vec();
@@ -64,22 +61,18 @@ fn after_clients_and_gateways_come_and_go_in_chaos_exactly_those_are_served_who_
         bed.make_pod("kube-system", &format!("tenured-{node}"), node, &json!({}));
     }
     let told = ["--missing-node-rest=3s", "--egress-image=tenure.test/tenure:1"];
-    let programs = Programs {
-        cluster: &cluster,
-        agents: machines.iter().map(Agent::start).collect(),
-        controllers: ["controller-a", "controller-b"][..CONTROLLERS]
-            .iter()
-            .map(|name| Controller::start(&cluster, name, &told))
-            .collect(),
-        proxy,
-        struck: Struck::default(),
-    };
+    let programs =
+        Programs::start(&cluster, machines.iter().map(Agent::start).collect(), CONTROLLERS, &told, proxy);
     for egress in 0..EGRESSES.len() {
         bed.make_egress(egress);
     }
     let mut gateway = Gateway::start(&bed, directory.path().to_owned());
     let mut workers: Vec<Worker<'_>> = (0..WORKERS).map(|number| Worker::new(number, &bed)).collect();
-    let logs = Logs { programs: &programs, directory: directory.path().to_owned(), seed };
+    let gateways = || {
+        let log = std::fs::read_to_string(directory.path().join("gateway.log")).unwrap_or_default();
+        format!("the gateway's log:\n{}", last_lines(&log, 40))
+    };
+    let report = FailureReport { programs: &programs, test: "egress_chaos", seed, more: &gateways };
 
     say("everything was started; the chaos begins");
     chaos(&plan, &programs, &bed, &mut workers, &mut gateway);
@@ -87,9 +80,7 @@ fn after_clients_and_gateways_come_and_go_in_chaos_exactly_those_are_served_who_
     assert_eq!(bed.wrong(), Vec::<String>::new());
     programs.struck.assert_each(&Mood::ALL.map(Mood::name));
     programs.struck.assert_each(&["nodes made again"]);
-    for (target, _) in &plan.trouble {
-        programs.struck.assert_each(&[target.name()]);
-    }
+    programs.assert_all_struck(&plan.trouble);
     // Both Egresses have clients, whatever the dice said.
     each(&mut workers[..NODES], |worker| worker.name(3));
     heal(&programs, &bed, &workers, &gateway);
@@ -115,7 +106,7 @@ fn after_clients_and_gateways_come_and_go_in_chaos_exactly_those_are_served_who_
     });
     assert_eq!(bed.wrong(), Vec::<String>::new());
     say("all went and nothing is left");
-    drop(logs);
+    drop(report);
 }
 
 fn prefix(address: &str) -> u8 {
@@ -130,21 +121,8 @@ fn chaos(
     workers: &mut [Worker<'_>],
     gateway: &mut Gateway<'_>,
 ) {
-    let (done, over) = (AtomicUsize::new(0), AtomicBool::new(false));
-    thread::scope(|scope| {
-        let (done, over) = (&done, &over);
-        for (target, faults) in &plan.trouble {
-            scope.spawn(move || programs.trouble(*target, faults, done, over, &|what| bed.blame(what)));
-        }
-        scope.spawn(move || programs.spells(&plan.spells, done, over));
-        scope.spawn(move || {
-            while !over.load(Ordering::SeqCst) {
-                bed.look();
-                thread::sleep(LOOK);
-            }
-        });
-        // Whoever waits for more steps to be done does not wait for those of a worker that panicked.
-        let _over = Over(over);
+    let (blame, looking) = (|what| bed.blame(what), look_until_over(LOOK, || bed.look()));
+    programs.upset(&plan.trouble, &plan.spells, &blame, &[&looking], |done| {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for it in &plan.changes {
@@ -156,8 +134,6 @@ fn chaos(
             }
         });
     });
-    programs.revive(Part::Etcd);
-    programs.revive(Part::ApiServer);
 }
 
 fn change(change: Change, bed: &ChaosBed<'_>, gateway: &mut Gateway<'_>) {
@@ -179,16 +155,6 @@ fn change(change: Change, bed: &ChaosBed<'_>, gateway: &mut Gateway<'_>) {
     }
 }
 
-/// Lets all workers do something at once.
-fn each<'a>(workers: &mut [Worker<'a>], act: impl Fn(&mut Worker<'a>) + Sync) {
-    thread::scope(|scope| {
-        for worker in workers {
-            let act = &act;
-            scope.spawn(move || act(worker));
-        }
-    });
-}
-
 /// Waits until nothing differs any more, anywhere.
 fn heal(programs: &Programs<'_>, bed: &ChaosBed<'_>, workers: &[Worker<'_>], gateway: &Gateway<'_>) {
     until("everything to agree", || {
@@ -196,26 +162,4 @@ fn heal(programs: &Programs<'_>, bed: &ChaosBed<'_>, workers: &[Worker<'_>], gat
         verdict::different(programs, bed, workers, gateway)
     });
     assert_eq!(bed.wrong(), Vec::<String>::new());
-}
-
-/// Says after a failure what is needed to understand it.
-struct Logs<'a> {
-    programs: &'a Programs<'a>,
-    directory: std::path::PathBuf,
-    seed: u64,
-}
-
-impl Drop for Logs<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.programs.tell();
-            let log = std::fs::read_to_string(self.directory.join("gateway.log")).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
-            say(&format!("the gateway's log:\n{}", lines[lines.len().saturating_sub(40)..].join("\n")));
-            let seed = self.seed;
-            say(&format!(
-                "to see this again: TENURE_SEED={seed} cargo test -p tenure-tests --test egress_chaos"
-            ));
-        }
-    }
 }

@@ -4,19 +4,25 @@
 //! {"cniVersion": "1.1.0", "name": "lab", "type": "bridge", "ipam": {"type": "tenure-fixed", "address": "192.0.2.7/32"}}
 //! ```
 //!
-//! One container at a time has it. The node's journal knows who, so the dialect remembers nothing itself.
+//! A pod may name another address in its annotation [`ANNOTATION`]. One container at a time has an address. The node's journal
+//! knows who, so the dialect remembers nothing itself.
 //!
-//! [`FixedPart`] brings the dialect into an agent, with a source of blocks that has none and a metric.
+//! [`FixedPart`] brings the dialect into an agent, with a source of blocks that has none, what it keeps of pods, and a metric.
 
+use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Pod as PodObject;
+use kube::ResourceExt;
+use kube::api::PartialObjectMeta;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tenure_agent::node::view::Who;
 use tenure_agent::node::{Action, Attach, ClaimUse, Event, Node, Wish};
 use tenure_agent::part::{Core, Inspect, Part, Started};
+use tenure_agent::pods::{Facet, Pods};
 use tenure_agent::serve::{Answered, Call, Deleted, Dialect};
 use tenure_agent::sources::BlockSource;
 use tenure_agent::{HoldKey, Pod};
@@ -26,6 +32,9 @@ use tokio::sync::Notify;
 
 /// The dialect's name, as `ipam.type` has it.
 pub const TYPE: &str = "tenure-fixed";
+
+/// The annotation of a pod that names its address.
+pub const ANNOTATION: &str = "fixed.example.com/address";
 
 /// What the node waits for at a start.
 pub const SOURCE: &str = "its fixed blocks";
@@ -47,7 +56,7 @@ impl Part for FixedPart {
         tokio::spawn(async move { stop.run_until_cancelled(reading).await });
         let adds = Counter::default();
         Ok(Started {
-            dialects: vec![Arc::new(Fixed { adds: adds.clone() })],
+            dialects: vec![Arc::new(Fixed { pods: core.pods.clone().keep(), adds: adds.clone() })],
             source: Some(Arc::new(NoBlocks)),
             inspect: Some(Arc::new(Adds(adds))),
             ..Started::default()
@@ -70,6 +79,16 @@ impl BlockSource for NoBlocks {
     }
 }
 
+/// What it keeps of a pod: the address that its annotation names.
+#[derive(Debug, PartialEq)]
+struct FixedAddress(Option<String>);
+
+impl Facet for FixedAddress {
+    fn of(pod: &PartialObjectMeta<PodObject>) -> Self {
+        Self(pod.annotations().get(ANNOTATION).cloned())
+    }
+}
+
 /// Shows how many ADDs were answered.
 struct Adds(Counter);
 
@@ -82,12 +101,13 @@ impl Inspect for Adds {
 /// The dialect.
 #[derive(Debug)]
 pub struct Fixed {
+    pods: Pods<FixedAddress>,
     adds: Counter,
 }
 
 impl Fixed {
     async fn hold(&self, call: &Call<'_>) -> Result<CniResult, Failure> {
-        let (address, prefix) = named(call.network)?;
+        let (address, prefix) = self.named(call).await?;
         let key = call.key()?;
         if let Who::Held(other) = call.node.look(move |node| node.who(address)).await?
             && other.key != key
@@ -98,6 +118,17 @@ impl Fixed {
         self.adds.inc();
         let ip = ResultAddress { address: format!("{address}/{prefix}"), gateway: None, interface: None };
         Ok(CniResult { ips: vec![ip], ..CniResult::default() })
+    }
+
+    /// The address that the call's pod names, or the configuration.
+    async fn named(&self, call: &Call<'_>) -> Result<(Address, u8), Failure> {
+        let Some(pod) = call.pod_name()? else { return named(call.network) };
+        let unknown = |why: String| Failure::new(Code::TryAgainLater, why);
+        let known = self.pods.find(&pod).await.map_err(unknown)?.filter(|known| known.is(&pod));
+        match known.as_ref().and_then(|known| known.facet.0.as_deref()) {
+            Some(text) => parse(text).ok_or_else(|| refused(&format!("annotation {ANNOTATION}"), text)),
+            None => named(call.network),
+        }
     }
 }
 
@@ -123,7 +154,7 @@ impl Dialect for Fixed {
 
     fn check<'a>(&'a self, call: &'a Call<'a>) -> Answered<'a> {
         Box::pin(async move {
-            let named = named(call.network)?;
+            let named = self.named(call).await?;
             let mut expected = call.expected();
             expected.push(named.0);
             call.inspect(attach(call, call.key()?, named), expected).await
@@ -148,15 +179,18 @@ impl Dialect for Fixed {
 /// The address that a configuration names.
 fn named(network: &NetworkConfig) -> Result<(Address, u8), Failure> {
     let said = network.json.get("ipam").and_then(|ipam| ipam.get("address")).unwrap_or(&Value::Null);
-    let parsed = said.as_str().and_then(|text| {
-        let (address, prefix) = text.split_once('/')?;
-        let (address, prefix): (Address, u8) = (address.parse().ok()?, prefix.parse().ok()?);
-        (prefix <= address.family().bits()).then_some((address, prefix))
-    });
-    parsed.ok_or_else(|| {
-        Failure::new(Code::InvalidConfig, format!("ipam.address is {said}"))
-            .detail("accepted is an address with the length of its prefix, such as \"192.0.2.7/32\"")
-    })
+    said.as_str().and_then(parse).ok_or_else(|| refused("ipam.address", said))
+}
+
+fn parse(text: &str) -> Option<(Address, u8)> {
+    let (address, prefix) = text.split_once('/')?;
+    let (address, prefix): (Address, u8) = (address.parse().ok()?, prefix.parse().ok()?);
+    (prefix <= address.family().bits()).then_some((address, prefix))
+}
+
+fn refused(field: &str, said: impl Display) -> Failure {
+    Failure::new(Code::InvalidConfig, format!("{field} is {said}"))
+        .detail("accepted is an address with the length of its prefix, such as \"192.0.2.7/32\"")
 }
 
 /// What the node is asked for. Addresses that are named in advance are a claim's to the node; a claim that only this

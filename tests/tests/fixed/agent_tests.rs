@@ -65,6 +65,20 @@ async fn nothing_is_answered_before_the_parts_blocks_are_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_part_keeps_what_it_wants_of_pods() {
+    let (bed, lab) = (Bed::new().await, network(ADDRESS));
+    let agent = bed.start().await;
+    let pod = bed.pod_with("web-0", "192.0.2.9/32").await;
+    let added = agent.call_for(&pod, "ADD", "one", &lab).await.unwrap();
+    assert_eq!(added["ips"], json!([{"address": "192.0.2.9/32"}]), "{added}");
+    let other = bed.pod_with("web-1", "somewhere").await;
+    let refused = agent.call_for(&other, "ADD", "two", &lab).await.unwrap_err();
+    assert_eq!(refused["msg"], "annotation fixed.example.com/address is somewhere");
+    assert!(is_free(&agent, &lab).await, "the network's own address is free");
+    agent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn gc_frees_the_address_of_a_container_that_is_gone_and_of_no_other() {
     let (bed, lab) = (Bed::new().await, network(ADDRESS));
     let agent = bed.start().await;

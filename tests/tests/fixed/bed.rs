@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::PostParams;
@@ -18,7 +19,7 @@ use tenure_testbed::wait::PATIENCE;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{FixedPart, TYPE};
+use crate::agent::{ANNOTATION, FixedPart, TYPE};
 
 /// The address of the network.
 pub const ADDRESS: &str = "192.0.2.7/32";
@@ -46,6 +47,19 @@ impl Bed {
         }
         let host = NetworkNamespace::new("fixed").unwrap();
         Self { server, host, directory: tempfile::tempdir().unwrap() }
+    }
+
+    /// A pod of this node whose annotation names an address. Returns the arguments that a kubelet passes for it.
+    pub async fn pod_with(&self, name: &str, address: &str) -> String {
+        let pods: Api<Pod> = Api::namespaced(self.server.client(), "default");
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "annotations": {ANNOTATION: address}},
+            "spec": {"nodeName": "node-1", "containers": [{"name": "main", "image": "none"}]},
+        });
+        let made = pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+        let uid = made.metadata.uid.unwrap();
+        format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={name};K8S_POD_UID={uid}")
     }
 
     /// Starts an agent that knows the dialect, and waits until it answers.
@@ -105,7 +119,19 @@ impl Running {
 
     /// Calls the plugin: what it printed, or its error.
     pub async fn call(&self, verb: &str, container: &str, network: &Value) -> Result<Value, Value> {
+        self.call_for("", verb, container, network).await
+    }
+
+    /// The same, with arguments that name a pod.
+    pub async fn call_for(
+        &self,
+        arguments: &str,
+        verb: &str,
+        container: &str,
+        network: &Value,
+    ) -> Result<Value, Value> {
         let variables = HashMap::from([
+            ("CNI_ARGS", arguments.to_owned()),
             ("CNI_COMMAND", verb.to_owned()),
             ("CNI_CONTAINERID", container.to_owned()),
             ("CNI_IFNAME", "eth0".to_owned()),

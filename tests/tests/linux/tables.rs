@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use tenure_linux::inventory::Inventory;
 use tenure_linux::link::Link;
 use tenure_linux::netns::NetNs;
 use tenure_linux::routes::PodRoute;
@@ -185,6 +186,35 @@ fn routes_of_pods_are_verified_and_repaired() -> Result {
     assert!(routes::verify(&mut node.host, &with_source)?.is_empty());
     assert_eq!(routes::repair(&mut node.host, &wanted)?.refused, []);
     assert!(routes::verify(&mut node.host, &wanted)?.is_empty());
+    Ok(())
+}
+
+/// Coil's pods run on when an agent takes their node over. Their routes look like ours.
+#[test]
+fn routes_of_coils_pods_stay_and_go_with_their_links() -> Result {
+    let mut node = Node::new("node")?;
+    let a = node.pod("a", &["10.2.0.1"])?;
+    node.bed.ip("link add veth1234 type veth peer name theirs\n\
+         link set veth1234 alias COIL:default:c0ffee:eth0\n\
+         link set veth1234 up\n\
+         link set theirs up\n\
+         link add nobodys type veth peer name other\n\
+         link set nobodys up\n\
+         link set other up\n\
+         route add 10.2.0.2 dev veth1234 table 116 proto 30\n\
+         route add 10.2.0.3 dev nobodys table 116 proto 30")?;
+    let wanted: BTreeMap<IpAddr, PodRoute> =
+        [(ip("10.2.0.1"), PodRoute { link: a.wired().host_index, source: None })].into();
+    let surplus = routes::verify(&mut node.host, &wanted)?.surplus;
+    assert_eq!(surplus.iter().map(|it| it.destination).collect::<Vec<_>>(), [net("10.2.0.3/32")]);
+    let strays = Inventory::take(&mut node.host)?.strays;
+    assert_eq!(strays.iter().map(|it| it.destination).collect::<Vec<_>>(), [net("10.2.0.3/32")]);
+    assert_eq!(routes::repair(&mut node.host, &wanted)?.removed.len(), 1);
+    assert_eq!(node.table(116), ["10.2.0.1", "10.2.0.2"]);
+    assert!(routes::repair(&mut node.host, &wanted)?.is_empty());
+    // The runtime removes a pod's namespace, and the link with it.
+    node.bed.ip("link delete veth1234")?;
+    assert_eq!(node.table(116), ["10.2.0.1"]);
     Ok(())
 }
 

@@ -8,23 +8,20 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::{Node, ServiceAccount};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tenure_api::nmstate::{NodeIPPool, NodeNetworkConfigurationPolicy as Policy};
-use tenure_controller::{ClaimSettings, Controller, RunError, Settings};
-use tenure_handles::SystemClock;
+use tenure_controller::RunError;
 use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tenure_testbed::wait::eventually;
+use tenure_tests::definitions::deploy_with_controller;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use handler::Handlers;
-
-const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
 
 const OBJECTS: &str = r#"
 apiVersion: nmstate.io/v1
@@ -76,21 +73,8 @@ impl Bed {
         for manifests in [kinds::DEFINITIONS, kinds::ADMISSION] {
             plane.kubectl_with_input(&["apply", "-f", "-"], manifests).await?;
         }
-        plane.kubectl(&["apply", "-k", DEPLOY]).await?;
-        plane.kubectl(&["wait", "crd", "--all", "--for=condition=Established", "--timeout=300s"]).await?;
-        let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), "kube-system");
-        let asked = TokenRequest::default();
-        let granted =
-            accounts.create_token_request("tenure-controller", &PostParams::default(), &asked).await?;
-        let client = plane.client_with_token(&granted.status.context("a token")?.token)?;
-        let usual = Settings::new("test");
-        let settings = Settings {
-            missing_node_rest: Duration::from_secs(1),
-            claims: ClaimSettings { cooling: Duration::from_mins(5), ..usual.claims.clone() },
-            ..usual
-        };
         let stop = CancellationToken::new();
-        let controller = tokio::spawn(Controller::new(client, SystemClock, settings).run(stop.clone()));
+        let controller = deploy_with_controller(&plane, stop.clone()).await?;
         let handlers = Handlers::new(admin.clone());
         let handling = tokio::spawn(handlers.clone().run());
         Ok(Self { plane, admin, handlers, stop, controller, handling })

@@ -28,26 +28,17 @@ use foreign::Foreign;
 use networks::{NETWORKS, Network, networks};
 use oracle::Oracle;
 use plan::{NODES, PODS, Plan, WORKERS_A_NODE};
-use tenure_handles::{Entropy, SystemEntropy};
 use tenure_testbed::faults::{Calls, Verb};
 use tenure_testbed::wait::PATIENCE;
+use tenure_tests::chaos::course::seed;
 use tenure_tests::whereabouts::node::{Interface, Node};
 use tenure_tests::whereabouts::{Bed, now, say};
 use trouble::{Doubts, make_trouble};
 use work::{Machine, Worker, collect, pod_name};
 
-/// What decides a run: given, or drawn.
-fn seed() -> u64 {
-    match std::env::var("TENURE_SEED") {
-        Ok(text) => text.parse().expect("TENURE_SEED is a number"),
-        Err(_) => SystemEntropy::new().unwrap().next_u64(),
-    }
-}
-
 #[test]
 fn of_fifty_nodes_in_trouble_no_two_get_one_address_and_none_is_lost() {
     let seed = seed();
-    say(&format!("TENURE_SEED={seed}"));
     let (plan, networks, oracle) = (Plan::of(seed), networks(), Oracle::default());
     let bed = Bed::new();
     let control = bed.control("first");

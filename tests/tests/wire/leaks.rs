@@ -76,6 +76,7 @@ impl Agent {
             reserved: false,
             deleting: false,
             releasing: false,
+            draining: false,
             pod: None,
         }));
         node.tell(Event::ApiRead);

@@ -28,6 +28,7 @@ use tokio::sync::{Notify, watch as watch_channel};
 use tokio_util::sync::CancellationToken;
 
 use super::facts::KnownPool;
+use super::marks::Marks;
 use super::state::{PoolChoice, State, key_of};
 use crate::drive::Handle;
 use crate::key::Pod;
@@ -125,7 +126,7 @@ pub(super) struct Shared {
     pub(super) options: AliasOptions,
     pub(super) name: String,
     node: Handle,
-    pods: Pods,
+    pods: Pods<Marks>,
     stop: CancellationToken,
     pools: Mutex<Cache<Seen<Result<KnownPool, String>>>>,
     pub(super) objects: Mutex<Cache<Seen<KnownObject>>>,
@@ -159,7 +160,7 @@ impl Aliases {
             connection,
             name: name.to_owned(),
             node,
-            pods,
+            pods: pods.keep(),
             stop,
             pools: Mutex::default(),
             objects: Mutex::default(),
@@ -385,7 +386,7 @@ impl Shared {
         // A watch that is behind says nothing about who has ended.
         let Some(pods) = self.pods.all() else { return };
         let marked: BTreeMap<String, bool> =
-            pods.values().map(|pod| (pod.facts.uid.clone(), pod.leaving)).collect();
+            pods.values().map(|pod| (pod.uid.clone(), pod.facet.leaving)).collect();
         let any = marked.values().any(|marked| *marked);
         let holds = if any { self.holds().await } else { Vec::new() };
         self.act(|state| state.marks_seen(marked, holds));

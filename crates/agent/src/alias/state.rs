@@ -375,6 +375,7 @@ impl State {
                 reserved: !usable,
                 deleting: false,
                 releasing: false,
+                draining: false,
                 pod: alias.pod.or_else(|| local.map(|pod| pod.uid.clone())),
             };
             let known = self.told.get(&seen.uid);

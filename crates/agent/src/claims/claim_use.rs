@@ -106,7 +106,7 @@ impl Claims {
         let unknown = |problem: String| refusal::pod_unknown(interface, &problem);
         let mut found = pods.find(interface.pod).await.map_err(unknown)?;
         // An interface that is plugged in later was written into the pod's annotation a moment ago.
-        if found.as_ref().is_some_and(|pod| !self.is_listed(&pod.facts, interface)) {
+        if found.as_ref().is_some_and(|pod| !self.is_listed(&pod.facet, interface)) {
             found = pods.find_now(interface.pod).await.unwrap_or(found);
         }
         // Nobody else has the name: the pod was deleted, or the kubelet has it from a file and does not show
@@ -115,10 +115,10 @@ impl Claims {
         if !pod.is(interface.pod) {
             return Err(refusal::pod_gone(interface));
         }
-        let selected = self.selected(&pod.facts, interface);
+        let selected = self.selected(&pod.facet, interface);
         let selected = selected.map_err(|refusal| refusal::unreadable(&refusal))?;
-        if opt_in == OptIn::ByList && !self.is_let(&pod.facts, selected, interface) {
-            self.refuse_unlet(interface, &pod.facts).await?;
+        if opt_in == OptIn::ByList && !self.is_let(&pod.facet, selected, interface) {
+            self.refuse_unlet(interface, &pod.facet).await?;
             return Ok(None);
         }
         let name = match selected {
@@ -127,9 +127,9 @@ impl Claims {
             // It is on one of the cluster's default networks, which no pod lists.
             None => return Ok(None),
         };
-        let wanted = tenure_claims::reference(&pod.facts, interface.network, name)
+        let wanted = tenure_claims::reference(&pod.facet, interface.network, name)
             .map_err(|refusal| refusal::unreadable(&refusal))?;
-        Ok(wanted.map(|wanted| (pod.facts, wanted)))
+        Ok(wanted.map(|wanted| (pod.facet, wanted)))
     }
 
     /// The element of the pod's list for an interface.

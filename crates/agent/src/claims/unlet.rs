@@ -28,7 +28,7 @@ impl Claims {
     /// other pods.
     pub(crate) async fn referring(&self, pod: &PodName, network: &str) -> Option<Arc<PodFacts>> {
         match self.shared.pods.find_if_said(pod).await {
-            Ok(found) => found.filter(|it| it.is(pod) && it.facts.may_refer()).map(|it| it.facts),
+            Ok(found) => found.filter(|it| it.is(pod) && it.facet.may_refer()).map(|it| it.facet),
             Err(problem) => {
                 let (namespace, name) = (&pod.namespace, &pod.name);
                 warn!(%namespace, pod = %name, network, problem, "cannot find out whether the pod refers to an IPAMClaim");

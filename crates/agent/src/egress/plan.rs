@@ -2,13 +2,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::PartialObjectMeta;
 use tenure_api::coil::EgressId;
-use tenure_api::coil::egress::EgressClient;
+use tenure_api::coil::egress::{AnnotationError, EgressClient, egresses_of, is_gateway};
 use tenure_linux::egress::Egress as WayOut;
 
 use super::gateways::Unusable;
 use super::{Attachment, INTERFACE, Wanted};
-use crate::pods::KnownPod;
+use crate::pods::{Facet, KnownPod};
+
+/// What a pod's metadata say of egress.
+#[derive(Debug, PartialEq)]
+pub(crate) struct EgressUse {
+    /// The Egresses that it uses, or why its annotations cannot be read.
+    pub(super) egresses: Result<BTreeSet<EgressId>, AnnotationError>,
+    /// Whether it is a gateway of an Egress.
+    pub(super) gateway: bool,
+}
+
+impl Facet for EgressUse {
+    fn of(pod: &PartialObjectMeta<Pod>) -> Self {
+        Self { egresses: egresses_of(pod.annotations()), gateway: is_gateway(pod.labels()) }
+    }
+}
 
 /// So many clients fit into one object.
 const MOST_CLIENTS: usize = 1024;
@@ -79,7 +97,7 @@ pub(super) struct Desired {
 /// known.
 pub(super) fn desired<'a>(
     attachments: Vec<Attachment>,
-    pods: impl Fn(&Attachment) -> Option<&'a KnownPod>,
+    pods: impl Fn(&Attachment) -> Option<&'a KnownPod<EgressUse>>,
     egresses: impl Fn(&EgressId) -> Option<KnownEgress>,
 ) -> Desired {
     let mut desired = Desired::default();
@@ -92,15 +110,15 @@ pub(super) fn desired<'a>(
         let Some(pod) = known.filter(|pod| attachment.uid.is_empty() || pod.has_uid(&attachment.uid)) else {
             continue;
         };
-        match &*pod.egresses {
-            Ok(ids) if pod.gateway && !ids.is_empty() => {
+        match &pod.facet.egresses {
+            Ok(ids) if pod.facet.gateway && !ids.is_empty() => {
                 let problem = "a gateway of an Egress cannot be a client of one: remove its annotation";
                 desired.refused.push((attachment, problem.to_owned()));
             }
             Ok(ids) => desired.attach(attachment, pod, ids, &egresses),
             // It keeps the egress that it has, and its gateways go on to serve it.
             Err(error) => {
-                let kept = desired.clients.kept.entry(pod.facts.uid.clone()).or_default();
+                let kept = desired.clients.kept.entry(pod.uid.clone()).or_default();
                 kept.extend(attachment.addresses.iter().map(ToString::to_string));
                 desired.refused.push((attachment, error.to_string()));
             }
@@ -113,11 +131,11 @@ impl Desired {
     fn attach(
         &mut self,
         attachment: Attachment,
-        pod: &KnownPod,
+        pod: &KnownPod<EgressUse>,
         ids: &BTreeSet<EgressId>,
         egresses: &impl Fn(&EgressId) -> Option<KnownEgress>,
     ) {
-        let mut wanted = Wanted { gateway: pod.gateway, ..Wanted::default() };
+        let mut wanted = Wanted { gateway: pod.facet.gateway, ..Wanted::default() };
         // Whose namespace nobody knows cannot be changed. It is a client like others.
         let mut stays = attachment.netns.is_empty();
         for id in ids {
@@ -151,9 +169,9 @@ impl Desired {
 
 impl ClientsOf {
     /// Adds a client. False if there are too many.
-    fn add(&mut self, attachment: &Attachment, pod: &KnownPod) -> bool {
+    fn add(&mut self, attachment: &Attachment, pod: &KnownPod<EgressUse>) -> bool {
         let addresses: Vec<String> = attachment.addresses.iter().map(ToString::to_string).collect();
-        let uid = pod.facts.uid.clone();
+        let uid = pod.uid.clone();
         if addresses.is_empty() {
             return true;
         }

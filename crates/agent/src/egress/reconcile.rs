@@ -157,11 +157,11 @@ impl Shared {
         let own = attachments.iter().filter(|it| it.interface == INTERFACE);
         let named: BTreeSet<(&str, &str)> = own.map(|it| (it.namespace.as_str(), it.pod.as_str())).collect();
         let without = pods.iter().filter(|((namespace, name), pod)| {
-            pod.egresses.as_ref().as_ref().is_ok_and(|ids| !ids.is_empty())
+            pod.facet.egresses.as_ref().is_ok_and(|ids| !ids.is_empty())
                 && !named.contains(&(namespace.as_str(), name.as_str()))
         });
         let without_interface = without
-            .map(|((namespace, name), pod)| (namespace.clone(), name.clone(), pod.facts.uid.clone()))
+            .map(|((namespace, name), pod)| (namespace.clone(), name.clone(), pod.uid.clone()))
             .collect();
         // The kernel, which is asked where the journal was lost, may have the beginning of a long name alone.
         let by_uid = |uid: &str| pods.values().find(|pod| !uid.is_empty() && pod.has_uid(uid));

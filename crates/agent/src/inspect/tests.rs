@@ -49,6 +49,7 @@ fn block(index: u8) -> SeenBlock {
         reserved: false,
         deleting: false,
         releasing: false,
+        draining: false,
         pod: None,
     }
 }

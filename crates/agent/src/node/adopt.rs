@@ -10,8 +10,8 @@ use tenure_ipam::{Address, Granted, State};
 use super::attachment::{AddressLocation, Attachment, Former, Phase};
 use super::block::{Object, Owned, shares_realm};
 use super::commit::AfterCommit;
-use super::event::SeenSlice;
-use super::{Fence, Node, Report};
+use super::event::{SeenBlock, SeenSlice};
+use super::{Fence, Node, Planted, Report};
 use crate::journal::{BlockFacts, Held, Record, Released};
 use crate::key::{HoldKey, HolderId, Pod, UNSAID};
 
@@ -51,11 +51,13 @@ impl Node {
     /// A known block: who owns it now?
     fn see_again(&mut self, again: &SeenSlice, ours: bool) {
         let seen = &again.block;
+        let draining = self.drains(seen);
         let Some(block) = self.blocks.get_mut(&seen.uid) else { return };
         block.object = if ours { Object::Ours } else { Object::Elsewhere };
         block.reserved = seen.reserved;
         block.deleting = seen.deleting;
         block.see_mark(seen.releasing);
+        block.draining = draining;
         block.pod.clone_from(&seen.pod);
         let changed = block.facts != facts_of(again);
         let pool = block.facts.pool.clone();
@@ -66,6 +68,11 @@ impl Node {
             self.fence(&seen.uid, Fence::Changed);
         }
         self.dismiss(&seen.uid);
+    }
+
+    /// Whether an operator drains a block.
+    pub(super) fn drains(&self, seen: &SeenBlock) -> bool {
+        seen.draining && !self.has_planted(Planted::DrainingServes)
     }
 
     /// An object that this node gave up still exists: nothing is assigned from it, and the node returns it.
@@ -111,6 +118,7 @@ impl Node {
             reserved: seen.reserved,
             deleting: seen.deleting,
             releasing: seen.releasing,
+            draining: self.drains(&seen),
             pod: seen.pod,
             ..block
         };

@@ -22,6 +22,8 @@ pub(super) struct Owned {
     pub(super) deleting: bool,
     /// Its object has a release mark: nothing is assigned from it until the mark is gone.
     pub(super) releasing: bool,
+    /// An operator drains it: nothing new is assigned from it, and it is returned once it is empty.
+    pub(super) draining: bool,
     /// The UID of the only pod that gets an address of it.
     pub(super) pod: Option<String>,
     /// When the node last asked for the mark's removal.
@@ -68,6 +70,7 @@ impl Owned {
             reserved: false,
             deleting: false,
             releasing: false,
+            draining: false,
             pod: None,
             objected: None,
             fence: None,
@@ -90,6 +93,7 @@ impl Owned {
             && !self.reserved
             && !self.deleting
             && !self.releasing
+            && !self.draining
             && !self.withheld
             && !self.unasked
     }

@@ -349,6 +349,10 @@ impl PoolFacts {
 
 /// A block's object.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, which objects tell in any combination"
+)]
 pub struct SeenBlock {
     /// Its name.
     pub name: String,
@@ -366,6 +370,8 @@ pub struct SeenBlock {
     pub deleting: bool,
     /// Whether it has a release mark, because this node seems to be gone.
     pub releasing: bool,
+    /// Whether an operator drains it: nothing new is assigned from it, and it is returned once it is empty.
+    pub draining: bool,
     /// The UID of the only pod that gets an address of it; `None` if any pod does.
     pub pod: Option<String>,
 }

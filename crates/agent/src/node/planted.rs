@@ -32,6 +32,8 @@ pub(crate) enum Planted {
     GonePodReached,
     /// A block that is kept for a pod serves any.
     KeptForAnyone,
+    /// The node assigns from a block that an operator drains.
+    DrainingServes,
     /// An unexpected input ends the program.
     PanicsAtSurprise,
 }
@@ -39,7 +41,7 @@ pub(crate) enum Planted {
 impl Planted {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::SameNameSamePod,
         Self::GoneBlockServes,
         Self::KernelUnread,
@@ -53,6 +55,7 @@ impl Planted {
         Self::RemovedAtFirstSight,
         Self::GonePodReached,
         Self::KeptForAnyone,
+        Self::DrainingServes,
         Self::PanicsAtSurprise,
     ];
 }

@@ -213,6 +213,7 @@ impl Node {
             (block.reserved, block.deleting) = (seen.block.reserved, seen.block.deleting);
             block.pod.clone_from(&seen.block.pod);
             block.see_mark(seen.block.releasing);
+            block.draining = self.drains(&seen.block);
         }
         if let Some((object, _)) = &fence {
             block.object = *object;

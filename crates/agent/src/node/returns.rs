@@ -3,7 +3,7 @@
 //! An empty block is returned after a delay, so that a burst of short-lived pods does not move blocks back
 //! and forth, and a pool's last block stays. A block also stays while anything cools in it, because the next
 //! owner does not know of that, if the node would have to request another one at once, or if it is kept for a
-//! pod. A pool that says how many addresses to keep ready keeps these, and no last block.
+//! pod. One that an operator drains goes as soon as nobody holds an address of it. A pool that says how many addresses to keep ready keeps these, and no last block.
 
 use tenure_handles::Timestamp;
 
@@ -20,7 +20,9 @@ impl Node {
         let kept = self.blocks.values().filter(|block| block.facts.pool == name && is_kept(block));
         let mut empty: Vec<(bool, Timestamp, String)> = kept
             .filter(|block| block.engine.is_empty() && !block.is_kept_back() && !block.doubted)
-            .map(|block| (draining || block.deleting, block.empty_since, block.facts.uid.clone()))
+            .map(|block| {
+                (draining || block.deleting || block.draining, block.empty_since, block.facts.uid.clone())
+            })
             .collect();
         // Those that have been empty longest come first.
         empty.sort();

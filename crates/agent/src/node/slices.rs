@@ -170,17 +170,17 @@ impl Node {
         holds.filter(|hold| hold.unseen).collect()
     }
 
-    /// The UIDs of the blocks of this name and realm that were not taken away, even before all is replayed;
+    /// The blocks of this name and realm that were not taken away, even before all is replayed: the UID and the pool of each.
     /// `None` before the journal is read.
-    pub fn slices_named(&self, name: &str, realm: &str) -> Option<Vec<String>> {
-        let is_it = |facts: &BlockFacts| facts.name == name && facts.realm == realm;
+    pub fn slices_named(&self, name: &str, realm: &str) -> Option<Vec<(String, String)>> {
+        let is_it = |facts: &&BlockFacts| facts.name == name && facts.realm == realm;
+        let said = |facts: &BlockFacts| (facts.uid.clone(), facts.pool.clone());
         if self.is_ready() {
-            let there = self.blocks.values().filter(|block| block.fence.is_none() && is_it(&block.facts));
-            return Some(there.map(|block| block.facts.uid.clone()).collect());
+            let there = self.blocks.values().filter(|block| block.fence.is_none()).map(|block| &block.facts);
+            return Some(there.filter(is_it).map(said).collect());
         }
         let blocks = self.journal_at_start()?.blocks().filter(|(_, block)| !block.fenced);
-        let blocks = blocks.filter(|(_, block)| block.facts.as_ref().is_some_and(is_it));
-        Some(blocks.map(|(uid, _)| uid.to_owned()).collect())
+        Some(blocks.filter_map(|(_, block)| block.facts.as_ref()).filter(is_it).map(said).collect())
     }
 
     /// Whether a holder's addresses are in a block's realm. For holds that the journal could not place,

@@ -45,7 +45,10 @@ impl Node {
             return;
         }
         // Blocks that are being kept will be usable in a moment.
-        let kept = self.blocks.values().filter(|block| block.facts.pool == name && block.is_being_kept());
+        let kept = self
+            .blocks
+            .values()
+            .filter(|block| block.facts.pool == name && block.is_being_kept() && !block.draining);
         let free = self.usable_blocks(name).chain(kept).map(|block| block.engine.counts().free);
         let expected = free.fold(0, u128::saturating_add).saturating_add(self.coming(name));
         let wanted = ((waiting + soon) as u128).saturating_add(self.low_water(name));

@@ -27,7 +27,8 @@ use crate::node::{AskId, Event, Refusal, RefusalKind, Urgency};
 
 /// A request without an answer for this long is read, in case the watch missed it.
 const LOOK: Duration = Duration::from_secs(10);
-/// A granted block is read if the watch has not shown it after this time.
+/// A granted block is read if the watch has not shown it after this time. Its request is deleted then, when the pods that waited
+/// for the block do not need the API server any more.
 const SHOWN: Duration = Duration::from_secs(1);
 
 /// What is kept of a request.
@@ -157,26 +158,28 @@ impl Shared {
             drop(asks);
             if !seen.deleting {
                 tracing::info!(request = name, "deleting an abandoned block request");
-                self.close(name, uid);
+                self.close(name, uid, Duration::ZERO);
             }
             return;
         }
         let Some(answer) = seen.answer else { return };
         let Some(Open { ask, .. }) = asks.open.remove(&name) else { return };
         drop(asks);
-        match answer {
+        let keep = match answer {
             Ok(block) => {
                 tracing::info!(request = name, block, "a block was granted");
                 (self.tell)(Event::BlockGranted { ask, block: block.clone() });
                 let shared = Arc::clone(self);
                 self.spawn(async move { shared.look_for_block(&block).await });
+                SHOWN
             }
             Err(refusal) => {
                 tracing::warn!(request = name, refusal = refusal.message, "a block was refused");
                 (self.tell)(Event::BlockRefused { ask, refusal });
+                Duration::ZERO
             }
-        }
-        self.close(name, uid);
+        };
+        self.close(name, uid, keep);
     }
 
     fn request_gone(&self, name: &str) {
@@ -195,17 +198,18 @@ impl Shared {
         // If it appears from now on, it is deleted because it has no wish; this one was seen before.
         let seen = lock(&self.requests).uid(name).map(str::to_owned);
         if let Some(uid) = seen {
-            self.close(name.to_owned(), uid);
+            self.close(name.to_owned(), uid, Duration::ZERO);
         }
     }
 
-    /// Deletes a request, and retries until it succeeds.
-    fn close(self: &Arc<Self>, name: String, uid: String) {
+    /// Deletes a request after this time, and retries until it succeeds.
+    fn close(self: &Arc<Self>, name: String, uid: String, keep: Duration) {
         if !self.asks().closing.insert(uid.clone()) {
             return;
         }
         let shared = Arc::clone(self);
         self.spawn(async move {
+            tokio::time::sleep(keep).await;
             let requests: Api<BlockRequest> = Api::all(shared.connection.client());
             let (exactly, mut backoff) = (exactly(Some(uid.clone()), None), shared.connection.backoff());
             let act = || format!("deleting BlockRequest {name:?}");

@@ -4,6 +4,7 @@ use kube::ResourceExt;
 use tenure_api::coil::{
     AddressBlock, AddressPool, BlockRequest, EnginePool, RequestOutcome, condition, split_block_name,
 };
+use tenure_api::drain::is_draining;
 use tenure_api::release::mark_of;
 
 use crate::node::{PoolFacts, Refusal, RefusalKind, SeenBlock};
@@ -41,6 +42,7 @@ pub(super) fn block(block: &AddressBlock) -> Result<SeenBlock, String> {
         reserved: block.is_reserved(),
         deleting: block.metadata.deletion_timestamp.is_some(),
         releasing: mark_of(block).is_some(),
+        draining: is_draining(block),
         pod: None,
         name,
     })

@@ -10,13 +10,13 @@ use crate::evidence::EvidenceCollector;
 use crate::journal::{Commit, Journal, Record};
 use crate::node::{Action, Event, Report};
 use crate::sources::Sources;
-use crate::wire::Wirer;
+use crate::wire::Interfaces;
 
 /// The journal's thread, the kernel's thread and the API server's tasks.
 pub(super) struct NodeExecutor {
     pub(super) node: Handle,
     pub(super) journal: Journal,
-    pub(super) kernel: Arc<Wirer>,
+    pub(super) kernel: Arc<Interfaces>,
     pub(super) sources: Sources,
     pub(super) evidence: EvidenceCollector,
     pub(super) stages: Stages,

@@ -8,6 +8,7 @@ use crate::alias::AliasOptions;
 use crate::egress::EgressOptions;
 use crate::node_addresses::NodeAddressesOptions;
 use crate::part::Part;
+use crate::wire::StandIn;
 use crate::{evidence, node};
 
 /// The options of an agent.
@@ -17,6 +18,8 @@ pub struct AgentOptions {
     pub node: node::Settings,
     /// The kernel resources to use.
     pub kernel: tenure_linux::Settings,
+    /// Who answers for the kernel, in measurements of everything else; otherwise the kernel itself.
+    pub stand_in: Option<StandIn>,
     /// The paths of its files.
     pub paths: Paths,
     /// A directory that survives a reboot, for the mark of the boot that the agent last ran on. Without it, a
@@ -62,6 +65,7 @@ impl AgentOptions {
         Self {
             node: node::Settings::new(node),
             kernel: tenure_linux::Settings::default(),
+            stand_in: None,
             paths: Paths::default(),
             state: None,
             evidence: evidence::Sources::default(),

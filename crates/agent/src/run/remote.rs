@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::objects::{self, RemoteRoutes};
-use crate::wire::Wirer;
+use crate::wire::Interfaces;
 
 /// How long a route to another node stays that has no new destination.
 const REMOTE_LINGERS: Duration = Duration::from_millis(30);
@@ -15,7 +15,10 @@ const REMOTE_LINGERS: Duration = Duration::from_millis(30);
 ///
 /// A route without a new destination is removed a moment later than one that changes: a claim that moved to
 /// this node has the route to its pod here by then, so there is always one of the two.
-pub(super) async fn route_blocks(mut routes: watch::Receiver<Option<RemoteRoutes>>, kernel: Weak<Wirer>) {
+pub(super) async fn route_blocks(
+    mut routes: watch::Receiver<Option<RemoteRoutes>>,
+    kernel: Weak<Interfaces>,
+) {
     let tell = |routes: RemoteRoutes| kernel.upgrade().map(|kernel| kernel.remote(routes));
     let mut told = RemoteRoutes::new();
     loop {

@@ -1,14 +1,19 @@
-//! This node's slices of Whereabouts' ranges: from `NodeSlicePool`s to blocks of the node, and from the node's holds to the
-//! slices' `IPPool`s.
+//! This node's slices of Whereabouts' ranges: from the slices' own `IPPool`s to blocks of the node, and from the node's holds back to
+//! the `IPPool`s.
 //!
 //! ```text
-//!   NodeSlicePools ──watched──▶ known ──claims, reads, tells──▶ Node ──read, a while after a change──▶ IPPools
-//!                                take: the slice's own IPPool (claimed, adopted), the whole range's (reserved)
+//!   own IPPools ──watched──▶ known ──claims, reads, tells──▶ Node ──read, a while after a change──▶ own IPPools
+//!                             take: the slice's own IPPool (claimed, adopted), the whole range's (reserved)
 //! ```
+//!
+//! `NodeSlicePool`s have the slices of all nodes. No node watches them: the controller tells each node of its slices in the slices' own
+//! `IPPool`s ([`tenure_whereabouts::slices::Given`]), so what a node hears does not grow with the cluster. Whose a slice is decides the
+//! `NodeSlicePool`, which a node asks when it takes the slice.
 //!
 //! | module | owns |
 //! |---|---|
 //! | `known` | which slices are this node's; the node learns at once of one that no longer is |
+//! | `why` | why there is no slice, for the errors of ADDs |
 //! | `claim` | makes a slice's object name its owner before anything is assigned from it |
 //! | `take` | reads what must be known before anything is assigned from a slice, and addresses that come back later |
 //! | `write` | the slices' records, written asynchronously: exact again soon after the last change |
@@ -23,6 +28,7 @@ mod claim;
 mod known;
 mod pods;
 mod take;
+mod why;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,12 +38,11 @@ use std::time::Duration;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use tenure_api::read::Read;
-use tenure_api::whereabouts::{IPPool, NodeSlicePool, label};
-use tenure_cni::{Code, Failure};
+use tenure_api::whereabouts::{IPPool, label};
+use tenure_cni::Failure;
 use tenure_handles::Clock;
 use tenure_ipam::Cidr;
-use tenure_watch::{ApiHealth, Cache, CallError, Connection, Heard, LOOK_FOR_KIND, Seen};
-use tenure_whereabouts::slices::{SliceRefusal, slice_of};
+use tenure_watch::{ApiHealth, Cache, CallError, Connection, LOOK_FOR_KIND, Seen};
 use tokio::sync::{Notify, RwLock, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -47,13 +52,12 @@ use crate::objects::lock;
 use crate::objects::watch::{Watching, watch};
 use crate::part::Inspect;
 use crate::sources::BlockSource;
-use known::{SeenPool, Taken};
+use known::{GivenSlice, Taken, Unsaid};
+use why::Explained;
 
 /// What the node's pools of slices are called: this, and the name of the `NodeSlicePool`. No `AddressPool` has a slash.
 pub const POOLS: &str = "whereabouts/";
 
-/// All pools of slices.
-const SLICE_POOLS: &str = "NodeSlicePools";
 /// The records of this node's slices.
 const OWN_RECORDS: &str = "IPPools of this node";
 /// No watch, but the writes of those records.
@@ -75,7 +79,8 @@ pub struct SlicesOptions {
     pub patience: Duration,
     /// How long a call to the API server is retried before it is planned again from the current state.
     pub call_patience: Duration,
-    /// How often the whole range's records are read while they reserve addresses of a slice.
+    /// How often the whole range's records are read while they reserve addresses of a slice, and how long it stays explained why
+    /// there is no slice.
     pub look_again: Duration,
     /// How often the pods are checked for holds that can be confirmed in no other way. After two negative
     /// checks they are released.
@@ -135,13 +140,17 @@ struct Shared {
     /// The writer has it exclusively. Taking a slice shares it, from claiming the object until the node is
     /// told.
     writing: RwLock<()>,
+    /// Why there are no slices.
+    explained: Explained,
 }
 
 /// What is known.
 #[derive(Default)]
 struct State {
-    /// All `NodeSlicePool`s.
-    pools: Cache<Seen<SeenPool>>,
+    /// By the name of the `NodeSlicePool`: slices that this node's `IPPool`s say are its own.
+    given: BTreeMap<String, GivenSlice>,
+    /// By the name of the `IPPool`: what the `NodeSlicePool` says of those that say nothing.
+    unsaid: BTreeMap<String, Unsaid>,
     /// By the name of the `NodeSlicePool`: slices that the node was told of.
     taken: BTreeMap<String, Taken>,
     /// This node's `IPPool`s.
@@ -173,7 +182,6 @@ impl Slices {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let connection =
             Connection::named(client, Arc::clone(&clock), &format!("slices of {}", options.node));
-        connection.health().expect(SLICE_POOLS);
         connection.health().expect(OWN_RECORDS);
         let shared = Arc::new(Shared {
             connection,
@@ -185,6 +193,7 @@ impl Slices {
             changed: watch::Sender::new(0),
             dirty: Notify::new(),
             writing: RwLock::default(),
+            explained: Explained::default(),
         });
         shared.watch_all();
         shared.spawn(Arc::clone(&shared).write_behind());
@@ -206,8 +215,10 @@ impl Slices {
                 }
             }
         };
-        let found = tokio::time::timeout(self.shared.options.patience, found).await;
-        found.map_err(|_| self.shared.no_slice(node_slice_pool))
+        match tokio::time::timeout(self.shared.options.patience, found).await {
+            Ok(found) => Ok(found),
+            Err(_) => Err(self.shared.no_slice(node_slice_pool).await),
+        }
     }
 
     /// How watches and writes are. What is owned is handed out also while they do not work.
@@ -260,28 +271,9 @@ impl Watching for Shared {
 
 impl Shared {
     fn watch_all(self: &Arc<Self>) {
-        let all = watcher::Config::default;
-        let node = self.options.node.clone();
-        let keep = move |pool: &NodeSlicePool| Some(SeenPool::of(pool, &node));
-        let hear = |shared: &Arc<Self>, heard| shared.hear_pool(heard);
-        self.spawn(watch(
-            Arc::clone(self),
-            SLICE_POOLS,
-            self.api::<Read<NodeSlicePool>>(),
-            all(),
-            keep,
-            hear,
-        ));
-
-        let own = all().labels(&format!("{}={}", label::NODE, self.options.node));
+        let own = watcher::Config::default().labels(&format!("{}={}", label::NODE, self.options.node));
         let keep = |record: &IPPool| Some(record.clone());
-        let hear = |shared: &Arc<Self>, heard: Heard<IPPool>| {
-            let changes = lock(&shared.state).records.hear(heard);
-            if !changes.is_empty() {
-                shared.mind_marks();
-                shared.dirty.notify_one();
-            }
-        };
+        let hear = |shared: &Arc<Self>, heard| shared.hear_record(heard);
         self.spawn(watch(Arc::clone(self), OWN_RECORDS, self.api::<Read<IPPool>>(), own, keep, hear));
     }
 
@@ -313,40 +305,14 @@ impl Shared {
         Some(Slice { pool: pool_of(name), cidr, network })
     }
 
-    /// Why there is no slice.
-    fn no_slice(&self, name: &str) -> Failure {
-        let state = lock(&self.state);
-        let refuse = |message: String| Failure::new(Code::TryAgainLater, message);
-        if !state.listed {
-            let message = format!("this node does not know its slice of NodeSlicePool {name:?} yet");
-            return refuse(message).detail("it has not yet read NodeSlicePools from the API server");
-        }
-        match state.pools.facts(name).map(|pool| &pool.slice) {
-            Some(Ok(cidr)) if state.aside.contains_key(name) => {
-                let why = state.aside.get(name).cloned().unwrap_or_default();
-                refuse(format!("slice {cidr} of NodeSlicePool {name:?} cannot be used: {why}"))
-                    .detail("this node tries again; other networks are served meanwhile")
-            }
-            Some(Ok(cidr)) => {
-                let message = format!("slice {cidr} of NodeSlicePool {name:?} cannot be used yet");
-                refuse(message)
-                    .detail("its IPPool could not be written, or those of the range not be read yet; is the API server there?")
-            }
-            Some(Err(refusal)) => refuse(refusal.clone()),
-            None => {
-                let refusal: Option<SliceRefusal> = slice_of(name, None, &self.options.node).err();
-                refuse(refusal.map(|it| it.to_string()).unwrap_or_default())
-            }
-        }
-    }
-
     /// The node assigns nothing before its holds are known: tells it as soon as they are. The holds in a
     /// slice that cannot be taken are unknown, and nothing is assigned from it; the others do not wait for
     /// that.
     fn tell_if_all_read(&self) {
         let mut state = lock(&self.state);
         let known = |name: &str| state.taken.contains_key(name) || state.aside.contains_key(name);
-        let waits = state.pools.all_facts().any(|(name, pool)| pool.slice.is_ok() && !known(name));
+        let waits = state.given.keys().any(|name| !known(name))
+            || state.unsaid.values().any(|answer| matches!(answer, Unsaid::Asked));
         if state.listed && !waits && !state.told {
             state.told = true;
             self.node.tell(Event::SourceRead { source: SOURCE });

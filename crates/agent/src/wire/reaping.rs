@@ -23,7 +23,7 @@ pub(super) struct Reaping {
 
 impl Reaping {
     pub(super) fn start(host: Host, clock: impl Clock) -> io::Result<Self> {
-        let trash = Arc::new(TrashCount { links: AtomicUsize::new(0), enough: Policy::default().enough });
+        let trash = Arc::<TrashCount>::default();
         let (wake, woken) = mpsc::channel();
         let shared = Arc::clone(&trash);
         thread::Builder::new().name("reaper".into()).spawn(move || run(host, &clock, &shared, &woken))?;
@@ -40,27 +40,23 @@ impl Reaping {
 
 /// Counts the links in the trash that the thread has not begun to delete. Waking the thread for each would
 /// delay a pod longer than moving its link to the trash.
-#[derive(Debug)]
-struct TrashCount {
-    links: AtomicUsize,
-    enough: usize,
-}
+#[derive(Debug, Default)]
+struct TrashCount(AtomicUsize);
 
 impl TrashCount {
-    /// Adds one. True if the thread must be woken now: it is the first, or too many wait.
+    /// Adds one. True if the thread must be woken: it is the first.
     fn add(&self) -> bool {
-        let before = self.links.fetch_add(1, Ordering::AcqRel);
-        before == 0 || (before + 1).is_multiple_of(self.enough)
+        self.0.fetch_add(1, Ordering::AcqRel) == 0
     }
 
     /// The current count.
     fn count(&self) -> usize {
-        self.links.load(Ordering::Acquire)
+        self.0.load(Ordering::Acquire)
     }
 
     /// Subtracts links that are being deleted. Returns how many remain: the thread is not woken for those.
     fn remove(&self, links: usize) -> usize {
-        self.links.fetch_sub(links, Ordering::AcqRel) - links
+        self.0.fetch_sub(links, Ordering::AcqRel) - links
     }
 }
 
@@ -99,15 +95,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_thread_is_woken_for_the_first_link_and_for_enough_of_them() {
-        let trash = TrashCount { links: AtomicUsize::new(0), enough: 4 };
-        let woken: Vec<bool> = (0..9).map(|_| trash.add()).collect();
-        assert_eq!(woken, [true, false, false, true, false, false, false, true, false]);
+    fn the_thread_is_woken_for_the_first_link() {
+        let trash = TrashCount::default();
+        let woken: Vec<bool> = (0..3).map(|_| trash.add()).collect();
+        assert_eq!(woken, [true, false, false]);
     }
 
     #[test]
     fn who_is_left_while_others_are_deleted_is_known_without_waking() {
-        let trash = TrashCount { links: AtomicUsize::new(0), enough: 4 };
+        let trash = TrashCount::default();
         assert!(trash.add());
         let told = trash.count();
         assert!(!trash.add(), "the thread is at it already");

@@ -86,6 +86,11 @@ impl Ranges {
         Ok(Self { ranges })
     }
 
+    /// What nobody gets of them.
+    pub fn exclusions(&self) -> impl Iterator<Item = Exclusion> {
+        self.ranges.iter().flat_map(|range| range.usable.exclusions())
+    }
+
     /// How many addresses pods can have.
     pub fn capacity(&self) -> u128 {
         self.ranges.iter().map(|range| range.usable.count()).sum()

@@ -103,6 +103,11 @@ impl NodeRange {
         self.last().bits() - self.first().bits() + 1
     }
 
+    /// What nobody gets of it.
+    pub fn exclusions(&self) -> impl Iterator<Item = Exclusion> {
+        self.range.exclusions()
+    }
+
     /// Whether the address is allocated when its turn comes: it has an offset and is not excluded.
     pub fn is_usable(&self, address: Address) -> bool {
         self.range.contains(address)

@@ -38,7 +38,7 @@ pub(super) struct Adds {
 }
 
 impl Adds {
-    pub(super) fn measure(cluster: &Cluster, node: &mut Node, size: &Size) -> Result<Self> {
+    pub(super) fn measure(&mut self, cluster: &Cluster, node: &mut Node, size: &Size) -> Result<()> {
         say("ADD and DEL with a claim and without");
         let names = |kind: &str| (0..size.pods).map(|number| format!("{kind}{number}")).collect::<Vec<_>>();
         let [claimed, unclaimed, ordinary] = ["claimed", "unclaimed", "ordinary"].map(names);
@@ -53,16 +53,15 @@ impl Adds {
             node.make(pods)?;
         }
         let of_claims = addresses(cluster)?;
-        let mut adds = Self::default();
         // The first round begins the watches; it does not count.
         for round in 0..=size.pod_rounds {
             let warm = round > 0;
-            adds.claimed.round(node, (CLAIMED, &claimed, true), Some(&of_claims), warm)?;
-            adds.unclaimed.round(node, (PLAIN, &unclaimed, true), None, warm)?;
-            adds.ordinary.round(node, (PLAIN, &ordinary, false), None, warm)?;
+            self.claimed.round(node, (CLAIMED, &claimed, true), Some(&of_claims), warm)?;
+            self.unclaimed.round(node, (PLAIN, &unclaimed, true), None, warm)?;
+            self.ordinary.round(node, (PLAIN, &ordinary, false), None, warm)?;
+            (self.calls, self.failed) = (node.calls, node.failed);
         }
-        (adds.calls, adds.failed) = (node.calls, node.failed);
-        Ok(adds)
+        Ok(())
     }
 }
 

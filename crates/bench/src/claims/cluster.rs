@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use super::{CLAIMED, NETWORK, NODES};
 use crate::host::log;
 use crate::host::machine::until;
-use crate::host::objects::{self, create};
+use crate::host::objects::{self, create, made};
 use crate::host::programs::Programs;
 
 /// Requests under way at once, as many as the controller has.
@@ -92,8 +92,8 @@ impl Cluster {
             async move {
                 let spec =
                     IPAMClaimSpec { network: NETWORK.to_owned(), interface: DEFAULT_INTERFACE.to_owned() };
-                let made = claims.create(&PostParams::default(), &IPAMClaim::new(&name, spec)).await;
-                made.with_context(|| format!("cannot create claim {name}")).map(drop)
+                let made = made(claims.create(&PostParams::default(), &IPAMClaim::new(&name, spec)).await);
+                made.with_context(|| format!("cannot create claim {name}"))
             }
         });
         self.runtime.block_on(made.buffer_unordered(AT_ONCE).try_collect::<()>())

@@ -39,18 +39,17 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    pub(super) fn measure(cluster: &Cluster, size: &Size) -> Result<Self> {
-        let mut crowd = Self::default();
+    pub(super) fn measure(&mut self, cluster: &Cluster, size: &Size) -> Result<()> {
         let status = example(cluster)?;
         for round in 0..size.rounds {
             say(&format!("round {}: {} claims, written plainly", round + 1, size.claims));
-            crowd.plainly(cluster, size, &format!("plain-{round}"), &status)?;
+            self.plainly(cluster, size, &format!("plain-{round}"), &status)?;
             say(&format!("{} claims at once", size.claims));
-            crowd.at_once(cluster, size, &format!("crowd-{round}"))?;
+            self.at_once(cluster, size, &format!("crowd-{round}"))?;
             say(&format!("{} claims that wait for the controller", size.claims));
-            crowd.waiting(cluster, size, &format!("early-{round}"))?;
+            self.waiting(cluster, size, &format!("early-{round}"))?;
         }
-        Ok(crowd)
+        Ok(())
     }
 
     /// Without a controller.

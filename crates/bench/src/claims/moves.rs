@@ -24,6 +24,7 @@ use super::cluster::Cluster;
 use super::node::Node;
 use super::size::Size;
 use crate::host::machine::SOON;
+use crate::host::objects::made;
 use crate::host::sampled::nanoseconds;
 use crate::host::say;
 
@@ -48,7 +49,7 @@ pub(super) struct Moves {
 }
 
 impl Moves {
-    pub(super) fn measure(cluster: &Cluster, nodes: [&mut Node; 2], size: &Size) -> Result<Self> {
+    pub(super) fn measure(&mut self, cluster: &Cluster, nodes: [&mut Node; 2], size: &Size) -> Result<()> {
         say("moves between two hosts");
         cluster.make_claims(vec![CLAIM.to_owned()])?;
         let names = ["moving-0", "moving-1"];
@@ -65,7 +66,6 @@ impl Moves {
         let address = address.split('/').next().unwrap_or_default().to_owned();
         let chain = Chain::begin(cluster)?;
         let pods = cluster.pods(CLAIMED);
-        let mut moves = Self::default();
         for number in 1..=size.moves {
             let (name, [target, source]) =
                 (names[number % 2], [&routes[number % 2], &routes[(number + 1) % 2]]);
@@ -75,15 +75,15 @@ impl Moves {
                 Patch::Merge(json!({"metadata": {"annotations": {annotation::ACTIVE: number.to_string()}}}));
             let asked = Instant::now();
             cluster.runtime.block_on(pods.patch(name, &PatchParams::default(), &patch))?;
-            moves.signals.push(nanoseconds(&asked.elapsed()));
+            self.signals.push(nanoseconds(&asked.elapsed()));
             let at = target.wait_for(&address, false).with_context(|| format!("move {number}, to {name}"))?;
-            moves.commits.push(nanoseconds(&at.saturating_duration_since(asked)));
+            self.commits.push(nanoseconds(&at.saturating_duration_since(asked)));
             // A route that is still there when its turn comes again would not be put there again.
             source.wait_for(&address, true).with_context(|| format!("after move {number}, to {name}"))?;
             std::thread::sleep(BETWEEN);
-            moves.chains.push(nanoseconds(&chain.once(cluster, number)?));
+            self.chains.push(nanoseconds(&chain.once(cluster, number)?));
         }
-        Ok(moves)
+        Ok(())
     }
 }
 
@@ -150,7 +150,7 @@ impl Chain {
         let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), CLAIMED);
         for name in CHAIN {
             let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": name}}))?;
-            cluster.runtime.block_on(maps.create(&PostParams::default(), &map))?;
+            made(cluster.runtime.block_on(maps.create(&PostParams::default(), &map)))?;
         }
         let (tell, heard) = tokio::sync::watch::channel((String::new(), None));
         let writer = maps.clone();

@@ -101,7 +101,7 @@ impl Node {
     pub(super) fn del(&mut self, pods: &Pods) -> Result<Timings> {
         let timings = self.call("DEL", pods)?;
         self.attached -= pods.containers.len();
-        let (_, left) = self.machine.settle(self.attached)?;
+        let left = self.machine.settle(self.attached)?;
         ensure!(left == 0, "{}: {left} interfaces stayed after DEL", self.name);
         Ok(timings)
     }

@@ -1,15 +1,14 @@
 //! The table.
 
-use super::adds::{Adds, Kind};
-use super::crowd::Crowd;
-use super::moves::Moves;
+use super::Figures;
+use super::adds::Kind;
 use super::size::Size;
 use crate::host::sampled::percentile;
 use crate::measure::median;
 use crate::report::{Report, Unit};
 
 /// The table; what stands beside ours is said in each row.
-pub(super) fn report(size: &Size, crowd: &Crowd, adds: &Adds, moves: &Moves) -> Report {
+pub(super) fn report(size: &Size, Figures { crowd, adds, moves }: &Figures) -> Report {
     let mut report = Report::new("Claims: addresses that outlive pods", "beside");
     let mut rate = |what: &str, ours: &[f64], theirs: &[f64], target: &str| {
         report.more_is_better(what, median(ours.to_vec()), median(theirs.to_vec()), Unit::PerSecond, target);
@@ -22,7 +21,7 @@ pub(super) fn report(size: &Size, crowd: &Crowd, adds: &Adds, moves: &Moves) -> 
     rate(&format!("{what} (beside: plain updates of a status)"), &crowd.waiting, &crowd.updates, "");
     let from_start = Unit::PerSecond.show(median(crowd.from_start.clone()));
     report.fact("the same, from the start of its program", &from_start, "", "");
-    let writes = format!("{:.2}", median(crowd.writes.clone()));
+    let writes = Unit::Average.show(median(crowd.writes.clone()));
     report.fact("writes to the API server a claim, but for its creation", &writes, "", "≤ 2");
     let what =
         "processor time a claim, controller + kube-apiserver + etcd (beside: plain creates, then updates)";
@@ -41,7 +40,7 @@ pub(super) fn report(size: &Size, crowd: &Crowd, adds: &Adds, moves: &Moves) -> 
         let what = format!("DEL with a claim, p50 (beside: {than})");
         report.less_is_better(&what, adds.claimed.del.p50(), other.del.p50(), Unit::Nanoseconds, "");
     }
-    let calls = |kind: &Kind| format!("{:.2}", median(kind.api_calls.clone()));
+    let calls = |kind: &Kind| Unit::Average.show(median(kind.api_calls.clone()));
     let what = "calls to the API server an ADD with a claim (beside: without)";
     report.fact(what, &calls(&adds.claimed), &calls(&adds.unclaimed), "0");
     for of in [50, 99] {
@@ -58,6 +57,9 @@ pub(super) fn report(size: &Size, crowd: &Crowd, adds: &Adds, moves: &Moves) -> 
 }
 
 fn processor(rounds: &[[f64; 3]]) -> String {
+    if rounds.is_empty() {
+        return String::new();
+    }
     let part = |part: usize| format!("{:.2}", median(rounds.iter().map(|round| round[part]).collect()));
     format!("{} ms", [0, 1, 2].map(part).join(" + "))
 }

@@ -147,7 +147,7 @@ impl Bed {
                     self.check(name, *kind == "client")?;
                 }
                 let deleting = self.call("DEL", &containers)?;
-                let (_, left) = self.machine.settle(0)?;
+                let left = self.machine.settle(0)?;
                 ensure!(left == 0, "{left} interfaces stayed after DEL");
                 if round > 0 {
                     figures.add.take(&adding);

@@ -100,15 +100,15 @@ impl Machine {
         Ok(self.host.path(path)?)
     }
 
-    /// Waits until no more interfaces are left than those of `pods` pods; how long that took, and how many are left all the
-    /// same. Those count as the host's own from then on.
-    pub(crate) fn settle(&mut self, pods: usize) -> Result<(Duration, usize)> {
+    /// Waits until no more interfaces are left than those of `pods` pods; how many are left all the same. Those count as the
+    /// host's own from then on.
+    pub(crate) fn settle(&mut self, pods: usize) -> Result<usize> {
         let began = Instant::now();
         loop {
             let left = interfaces(&self.host)?.saturating_sub(self.bare + pods);
             if left == 0 || began.elapsed() > SETTLED {
                 self.bare += left;
-                return Ok((began.elapsed(), left));
+                return Ok(left);
             }
             std::thread::sleep(LOOK);
         }

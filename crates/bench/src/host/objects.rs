@@ -47,7 +47,30 @@ where
     object["apiVersion"] = json!(K::api_version(&()));
     object["kind"] = json!(K::kind(&()));
     let object: K = serde_json::from_value(object)?;
-    let made = objects.create(&PostParams::default(), &object).await;
-    made.with_context(|| format!("cannot create {} {}", K::kind(&()), object.name_any()))?;
-    Ok(())
+    let made = made(objects.create(&PostParams::default(), &object).await);
+    made.with_context(|| format!("cannot create {} {}", K::kind(&()), object.name_any()))
+}
+
+/// What became of a creation. No two objects here have the same name, so one that exists is ours: the client repeats a request that
+/// a busy server gave up, and the server may have carried it out all the same.
+pub(crate) fn made<K>(created: Result<K, kube::Error>) -> Result<(), kube::Error> {
+    match created {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        created => created.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::made;
+
+    #[test]
+    fn an_object_that_exists_was_made_and_a_refusal_is_an_error() {
+        let refused = |reason: &str| Err::<(), _>(kube::Error::Api(Status::failure("no", reason).boxed()));
+        assert!(made(Ok(())).is_ok());
+        assert!(made(refused("AlreadyExists")).is_ok());
+        assert!(made(refused("Forbidden")).is_err());
+    }
 }

@@ -5,7 +5,7 @@ use kube::ResourceExt as _;
 use tenure_api::claims::{IPAMClaim, annotation};
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
 use tenure_api::whereabouts::IPPool;
-use tenure_controller::{BlockWrite, ClaimWrite, LedgerWrite, MoveWrite, Write};
+use tenure_controller::{BlockWrite, ClaimWrite, LedgerWrite, MoveWrite, Observation, Write};
 
 use super::cluster::Cluster;
 
@@ -32,12 +32,7 @@ impl Cluster {
 
     fn write_block(&mut self, write: &BlockWrite) -> Result<()> {
         match write {
-            BlockWrite::Reserve { request, block } => {
-                let mut request = self.request_named(&request.name)?;
-                request.status.get_or_insert_default().address_block_name = Some(block.clone());
-                self.put(request);
-            }
-            BlockWrite::Answer { request, status, .. } => {
+            BlockWrite::Answer { request, status } => {
                 let mut request = self.request_named(&request.name)?;
                 request.status = Some(status.clone());
                 self.put(request);
@@ -85,6 +80,13 @@ impl Cluster {
                 let marked = mark.apply(&known.pool);
                 self.put(marked.context("a mark does not fit")?);
             }
+            LedgerWrite::Tell { ledger } => self.put(IPPool::clone(ledger)),
+            LedgerWrite::Retell { pool, .. } => {
+                let known = self.world.ledgers().pools.get(&pool.name).context("there is no such ledger")?;
+                let told = write.retell(&known.pool);
+                self.put(told.context("a ledger cannot be named")?);
+            }
+            LedgerWrite::Untell { pool } => Observation::gone::<IPPool>(pool.clone()).tell(&mut self.world),
             LedgerWrite::Slices { pool, .. } => self.put((**pool).clone()),
             LedgerWrite::ChangeSlices { pool, change, .. } => {
                 let known = self.world.ledgers().slices.get(&pool.name).context("there is no such pool")?;

@@ -297,8 +297,12 @@ impl Cluster {
             labels[label::NETWORK] = json!(network);
         }
         let name = pool_name(&network, &node(number), slice)?;
-        let uid = self.world.ledgers().pools.get(&name).and_then(|known| known.pool.metadata.uid.clone());
-        let metadata = json!({"name": name, "uid": uid, "labels": labels, "annotations": {STATE: "owned"}});
+        let known = self.world.ledgers().pools.get(&name).map(|known| known.pool.metadata.clone());
+        let (uid, annotations) = known.map(|known| (known.uid, known.annotations)).unwrap_or_default();
+        // What the node was told stays.
+        let mut annotations = annotations.unwrap_or_default();
+        annotations.insert(STATE.to_owned(), "owned".to_owned());
+        let metadata = json!({"name": name, "uid": uid, "labels": labels, "annotations": annotations});
         self.put_json::<IPPool>(
             json!({"metadata": metadata, "spec": {"range": slice, "allocations": allocations}}),
         )?;

@@ -64,7 +64,7 @@ pub(super) fn report(
             report.fact(&format!("{verb}, one at a time, inside the agent, p{percent}"), &taken, "", "");
         }
     }
-    report.fact("calls to the API server an ADD", &format!("{:.2}", own.calls_per_add), "", "0");
+    report.fact("calls to the API server an ADD", &Unit::Average.show(own.calls_per_add), "", "0");
     let failures = |figures: &Figures| format!("{} of {}", figures.crowd.failures, figures.crowd.calls());
     report.fact("ADDs that failed on a node without blocks", &failures(ours), &failures(theirs), "0");
     let side = peer.side();

@@ -15,7 +15,7 @@ use tenure_testbed::control_plane::{ControlPlane, ControlPlaneOptions};
 use tokio::runtime::Handle;
 
 use super::{NAMESPACE, NODE, caller};
-use crate::host::objects;
+use crate::host::objects::{self, made};
 use crate::host::runtime::Timings;
 
 /// The kind that networks of Multus are made with.
@@ -55,8 +55,7 @@ impl Cluster {
     pub(super) fn namespace(&self, name: &str) -> Result<()> {
         let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        self.runtime.block_on(namespaces.create(&PostParams::default(), &namespace))?;
-        Ok(())
+        Ok(made(self.runtime.block_on(namespaces.create(&PostParams::default(), &namespace)))?)
     }
 
     /// Makes the attachment definition of a network.
@@ -66,8 +65,7 @@ impl Cluster {
         let definition =
             DynamicObject::new(name, &resource).data(json!({"spec": {"config": config.to_string()}}));
         let definitions: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), "default", &resource);
-        self.runtime.block_on(definitions.create(&PostParams::default(), &definition))?;
-        Ok(())
+        Ok(made(self.runtime.block_on(definitions.create(&PostParams::default(), &definition)))?)
     }
 
     /// Whether the node has a slice of a network.
@@ -92,7 +90,7 @@ impl Cluster {
         let made = stream::iter(parts).map(|pool| {
             let pools = pools.clone();
             async move {
-                pools.create(&PostParams::default(), &pool).await?;
+                made(pools.create(&PostParams::default(), &pool).await)?;
                 // Our agents have the server keep no notes of who wrote which record.
                 let patch = json!({"metadata": {"managedFields": [{}]}});
                 pools.patch(&pool.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)

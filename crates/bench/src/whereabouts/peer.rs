@@ -63,14 +63,14 @@ impl Peer {
 }
 
 /// What of a node's configuration is in no network's: it insists on a file with that.
-fn flat(kubeconfig: &Path) -> Value {
+pub(crate) fn flat(kubeconfig: &Path) -> Value {
     let kubernetes = json!({"kubeconfig": kubeconfig});
     // What it says is not read, and it says much unless it is told not to.
     json!({"datastore": "kubernetes", "kubernetes": kubernetes, "log_level": "error"})
 }
 
 /// Says in a network's configuration where the API server and the flat file are.
-fn point(config: &mut Value, kubeconfig: &Path, flat_file: &Path) {
+pub(crate) fn point(config: &mut Value, kubeconfig: &Path, flat_file: &Path) {
     config["ipam"]["kubernetes"] = json!({"kubeconfig": kubeconfig});
     config["ipam"]["configuration_path"] = json!(flat_file);
     config["ipam"]["log_level"] = json!("error");

@@ -115,10 +115,7 @@ impl Rows {
     }
 
     fn api_calls(&mut self, what: &str, ours: &[f64], theirs: &[f64], target: &str) {
-        let show = |rounds: &[f64]| match rounds {
-            [] => String::new(),
-            rounds => format!("{:.2}", median(rounds.to_vec())),
-        };
+        let show = |rounds: &[f64]| Unit::Average.show(median(rounds.to_vec()));
         let what = format!("{what}: calls to the API server an ADD");
         self.report.fact(&what, &show(ours), &show(theirs), target);
     }

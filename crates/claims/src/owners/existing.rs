@@ -47,9 +47,8 @@ impl From<&OwnerReference> for Owner {
 }
 
 impl Existing {
-    /// The facts about a claim.
-    pub fn of(claim: &IPAMClaim) -> Self {
-        let facts = ClaimFacts::of(claim);
+    /// The facts about a claim of which others are known.
+    pub fn of(claim: &IPAMClaim, facts: &ClaimFacts) -> Self {
         let meta = &claim.metadata;
         let labels = meta.labels.as_ref();
         Self {
@@ -57,10 +56,10 @@ impl Existing {
             finalizers: meta.finalizers.clone().unwrap_or_default(),
             stateful_set: labels.and_then(|labels| labels.get(label::STATEFUL_SET)).cloned(),
             in_use: facts.slots.both().next().is_some(),
-            name: facts.name,
-            uid: facts.uid,
-            machine: facts.vm,
-            interface: facts.interface,
+            name: facts.name.clone(),
+            uid: facts.uid.clone(),
+            machine: facts.vm.clone(),
+            interface: facts.interface.clone(),
             deleting: facts.deleting,
         }
     }

@@ -1,4 +1,4 @@
-//! What people are told of claims, their pods and their owners.
+//! Events about claims, their pods and their owners.
 
 mod moves;
 mod owners;

@@ -1,7 +1,9 @@
-//! What decisions about claims depend on, kept up to date by what has changed; and which claims a change concerns.
+//! Indexes of everything that decisions about claims depend on. They follow changes and tell which claims a change
+//! affects.
 //!
-//! A claim is looked at under its name, `namespace/name`, together with all that is on record under that name. A look is due when
-//! the claim, its network, its records, the pods that use it or that its records name, or their nodes have changed.
+//! A claim is planned under its name, `namespace/name`, together with all records under that name. It is planned
+//! again when the claim, its network, its records, the pods that use it or that its records name, or their nodes
+//! change.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use crate::world::World;
 #[derive(Debug, Default)]
 pub(super) struct Index {
     cursors: Cursors,
-    /// Nodes that are there.
+    /// Nodes that exist.
     nodes: HashSet<Arc<str>>,
     pub(super) claims: ClaimIndex,
     pub(super) users: Users,
@@ -27,14 +29,14 @@ pub(super) struct Index {
     pub(super) networks: Networks,
 }
 
-/// What a plan looks at.
+/// What a plan has to look at.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     /// Whether that is everything.
     pub(super) all: bool,
-    /// Claims, whether they exist or not.
+    /// Claims, existing or not.
     pub(super) names: Names,
-    /// Pods that may have other claims than before.
+    /// Pods that may use other claims than before.
     pub(super) users: Names,
     /// Objects that have changed.
     pub(super) claims: Names,
@@ -44,13 +46,13 @@ pub(super) struct Look {
     pub(super) blocks: Names,
     pub(super) ledgers: Names,
     pub(super) slices: Names,
-    /// Nodes that came or went.
+    /// Nodes that were added or removed.
     pub(super) nodes: Names,
     /// Whether a reservation has changed.
     pub(super) reservations: bool,
 }
 
-/// Claims by what they have to do with.
+/// Claims, indexed by what they relate to.
 #[derive(Debug, Default)]
 pub(super) struct ClaimIndex {
     links: HashMap<Arc<str>, Links>,
@@ -69,7 +71,7 @@ struct Links {
 
 #[cfg(test)]
 impl Look {
-    /// A planted bug: this is not heard of.
+    /// A planted bug: this change is overlooked.
     fn overlook(&mut self, what: super::records::Overlooked) {
         use super::records::Overlooked;
         let changes = match what {
@@ -88,7 +90,7 @@ impl Look {
 }
 
 impl Index {
-    /// Takes in what has changed since the last look; everything if `all`, or if it is not known what has.
+    /// Reads what changed since the last plan; everything if `all` is set, or if the changes are not known.
     pub(super) fn look(&mut self, world: &World, all: bool) -> Look {
         let mut look = self.changed(world);
         if all || look.all {
@@ -130,7 +132,7 @@ impl Index {
         Look { all: cursors.take_missed(), ..look }
     }
 
-    /// Takes in what has changed, and adds the names of all claims that it concerns.
+    /// Reads what changed, and adds the names of all affected claims.
     fn refresh(&mut self, world: &World, look: &mut Look) {
         let Self { claims, users, records, networks, .. } = self;
         let (mut names, mut uids, mut changed_networks) = (Names::new(), Names::new(), Names::new());
@@ -143,7 +145,7 @@ impl Index {
         for network in &changed_networks {
             names.extend(claims.by_network.of(network).cloned());
         }
-        // Pods of which only what their network status says has changed are no other users than before.
+        // A changed network status alone does not change who uses a claim.
         let pods = std::mem::take(&mut look.users);
         let mut owners = Names::new();
         let refresh = Refresh {
@@ -175,8 +177,8 @@ impl Index {
         look.names.append(&mut names);
     }
 
-    /// Adds the names under which something is on record for the claims of these names, and those of the claims for which
-    /// something is on record under these: mostly they are the same.
+    /// Adds the names under which something is recorded for these claims, and the claims of records under these
+    /// names. Usually they are the same.
     pub(super) fn complete(&self, names: &mut Names) {
         let mut more = Names::new();
         for name in names.iter() {
@@ -218,7 +220,7 @@ impl ClaimIndex {
     }
 }
 
-/// As if everything had changed.
+/// Treats everything as changed.
 fn everything(world: &World) -> Look {
     fn keys<K: Known>(cache: &Cache<K>) -> Names {
         cache.iter().map(|it| it.key().into()).collect()

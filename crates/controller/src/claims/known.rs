@@ -1,6 +1,6 @@
-//! What is known of claims: `IPAMClaim`s of all namespaces, and the pools that namespaces name.
+//! What the controller knows of claims: `IPAMClaim`s of all namespaces, and the pools that namespaces name.
 //!
-//! The definition of claims may be missing: then nothing is known of them, nothing is given, and nothing is freed.
+//! The CRD of claims may be missing. Then nothing is known of them, so nothing is assigned or freed.
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
@@ -15,39 +15,39 @@ use crate::cache::{Cache, Known, Seen};
 use crate::release::MissingNodeRest;
 use crate::world::{State, World};
 
-/// Claims, as far as they are known.
+/// Everything known of claims.
 #[derive(Debug, Default)]
 pub struct Claims {
-    /// `IPAMClaim`s by `namespace/name`. Incomplete while their definition is missing.
+    /// `IPAMClaim`s by `namespace/name`. Incomplete while their CRD is missing.
     pub all: Cache<Claim>,
-    /// Namespaces, watched only while there are claims.
+    /// Namespaces; watched only while claims exist.
     pub namespaces: Cache<NamespaceSeen>,
-    /// The name of the cluster's default network, if it lets addresses outlive pods.
+    /// The name of the cluster's default network, if its addresses may outlive pods.
     pub cluster_network: Option<String>,
-    /// How long a pod has to be gone together with its Node object before it counts as ended.
+    /// How long a pod and its Node object must be gone before the pod counts as ended.
     pub missing_node_rest: MissingNodeRest,
-    /// What lets addresses outlive pods.
+    /// Which networks and blocks let addresses outlive pods.
     pub(crate) persistence: Persistence,
-    /// A bug that a test plants, to see that checkers find it.
+    /// A bug that a test plants, to prove that the checks find it.
     #[cfg(test)]
     pub(crate) planted: Option<super::Planted>,
 }
 
-/// A claim that was heard of.
+/// A claim that the watch has reported.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// What matters of it to agents and controller alike.
+    /// What agents and controller both need of it.
     pub facts: ClaimFacts,
-    /// What matters of it to those who would make it.
+    /// What the planner of owners needs of it.
     pub existing: Existing,
-    /// All of it.
+    /// The whole object.
     pub object: IPAMClaim,
 }
 
-/// A namespace that was heard of.
+/// A namespace that the watch has reported.
 pub type NamespaceSeen = Seen<NamespaceFacts>;
 
-/// What matters of a namespace.
+/// What is kept of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceFacts {
     /// The pool that its annotation names.
@@ -60,7 +60,7 @@ impl Claims {
         self.all.get(&format!("{namespace}/{name}"))
     }
 
-    /// Whether namespaces matter.
+    /// Whether namespaces have to be watched.
     pub fn needs_namespaces(&self) -> bool {
         !self.all.is_empty()
     }
@@ -73,19 +73,19 @@ impl State for Claims {
 }
 
 impl World {
-    /// Nothing is known yet but the name of the cluster's default network, if it lets addresses outlive pods.
+    /// Knows nothing yet but the cluster's default network, if its addresses may outlive pods.
     pub fn of_cluster_network(cluster_network: Option<String>) -> Self {
         let mut world = Self::default();
         world.claims_mut().cluster_network = cluster_network;
         world
     }
 
-    /// Claims.
+    /// What is known of claims.
     pub fn claims(&self) -> &Claims {
         self.state()
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn claims_mut(&mut self) -> &mut Claims {
         self.state_mut()
     }
@@ -95,7 +95,8 @@ impl Claim {
     /// What is kept of an object.
     pub fn of(mut object: IPAMClaim) -> Self {
         object.metadata.managed_fields = None;
-        Self { facts: ClaimFacts::of(&object), existing: Existing::of(&object), object }
+        let facts = ClaimFacts::of(&object);
+        Self { existing: Existing::of(&object, &facts), facts, object }
     }
 
     /// `namespace/name`.

@@ -1,15 +1,16 @@
-//! Claims in numbers: of networks how many have their addresses and how many wait, of pools what is for them.
+//! Metrics of claims: how many of each network have their addresses or wait, and what pools set aside for them.
 
 use std::collections::BTreeMap;
 
+use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tenure_handles::Timestamp;
 
-use crate::metrics::Numbers;
+use crate::metrics::{Numbers, labels, metric};
 use crate::part::Count;
 use crate::world::World;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ClaimMetrics {
     claims: Numbers,
     blocks: Numbers,
@@ -18,35 +19,29 @@ pub(super) struct ClaimMetrics {
 
 impl ClaimMetrics {
     pub(super) fn registered(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        metrics.register(registry);
-        metrics
-    }
-
-    fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "tenure_claims",
-            "Claims of a network by state: allocated, or waiting for addresses",
-            self.claims.clone(),
-        );
-        registry.register(
-            "tenure_pool_floating_blocks",
-            "Blocks of a pool that no node owns, because their addresses are for claims",
-            self.blocks.clone(),
-        );
-        registry.register(
-            "tenure_pool_claimed_addresses",
-            "Addresses of a pool that claims have, or had while they cool, by state",
-            self.addresses.clone(),
-        );
+        Self {
+            claims: metric(
+                registry,
+                "tenure_claims",
+                "Claims of a network by state: allocated, or waiting for addresses",
+            ),
+            blocks: metric(
+                registry,
+                "tenure_pool_floating_blocks",
+                "Blocks of a pool that no node owns, because their addresses are for claims",
+            ),
+            addresses: metric(
+                registry,
+                "tenure_pool_claimed_addresses",
+                "Addresses of a pool that claims hold, or held while they cool, by state",
+            ),
+        }
     }
 }
 
 impl Count for ClaimMetrics {
     fn count(&self, world: &World, leads: bool, _: usize, _: Timestamp) {
-        for numbers in [&self.claims, &self.blocks, &self.addresses] {
-            numbers.clear();
-        }
+        [&self.claims, &self.blocks, &self.addresses].into_iter().for_each(Family::clear);
         if !leads {
             return;
         }
@@ -56,8 +51,7 @@ impl Count for ClaimMetrics {
             *claims.entry((&claim.facts.network, state)).or_default() += 1;
         }
         for ((network, state), count) in claims {
-            let labels = vec![("network", network.to_owned()), ("state", state.to_owned())];
-            self.claims.get_or_create(&labels).set(count.into());
+            self.claims.get_or_create(&labels([("network", network), ("state", state)])).set(count.into());
         }
         let mut pools: BTreeMap<&str, [u32; 3]> = BTreeMap::new();
         for block in world.coil().blocks.iter().filter(|block| block.is_floating()) {
@@ -69,10 +63,9 @@ impl Count for ClaimMetrics {
             *cooling += count(freed);
         }
         for (pool, [blocks, held, cooling]) in pools {
-            self.blocks.get_or_create(&vec![("pool", pool.to_owned())]).set(blocks.into());
+            self.blocks.get_or_create(&labels([("pool", pool)])).set(blocks.into());
             for (state, count) in [("allocated", held), ("cooling", cooling)] {
-                let labels = vec![("pool", pool.to_owned()), ("state", state.to_owned())];
-                self.addresses.get_or_create(&labels).set(count.into());
+                self.addresses.get_or_create(&labels([("pool", pool), ("state", state)])).set(count.into());
             }
         }
     }

@@ -1,6 +1,7 @@
-//! Owners of claims: virtual machines, instances of them, StatefulSets; and whether KubeVirt's ipam-extensions makes their claims.
+//! Owners of claims: virtual machines, their instances, and StatefulSets. Also knows whether KubeVirt's
+//! ipam-extensions creates their claims.
 //!
-//! KubeVirt's kinds are read as plain objects, and may be missing. Of each object only what matters is kept.
+//! KubeVirt's kinds are read as untyped objects, and may be missing. Only the needed fields are kept.
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -12,7 +13,7 @@ use tenure_claims::owners::{EXTENSIONS_WEBHOOK, MachineFacts, StatefulFacts};
 use crate::cache::{Cache, Seen};
 use crate::world::{State, World};
 
-/// A VirtualMachine as it is.
+/// A VirtualMachine.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "kubevirt.io",
@@ -24,12 +25,12 @@ use crate::world::{State, World};
     schema = "disabled"
 )]
 pub struct VirtualMachineSpec {
-    /// All of it.
+    /// The whole object.
     #[serde(flatten)]
     pub fields: Map<String, Value>,
 }
 
-/// A VirtualMachineInstance as it is.
+/// A VirtualMachineInstance.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "kubevirt.io",
@@ -42,12 +43,12 @@ pub struct VirtualMachineSpec {
     schema = "disabled"
 )]
 pub struct VirtualMachineInstanceSpec {
-    /// All of it.
+    /// The whole object.
     #[serde(flatten)]
     pub fields: Map<String, Value>,
 }
 
-/// Owners of claims, as far as they are known. Watched only while a network opts in or there are claims.
+/// Owners of claims. Watched only while a network opts in or claims exist.
 #[derive(Debug, Default)]
 pub struct Owners {
     /// VirtualMachines by `namespace/name`.
@@ -73,44 +74,44 @@ impl World {
         self.state()
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn owners_mut(&mut self) -> &mut Owners {
         self.state_mut()
     }
 }
 
-/// A machine, or an instance of one, that was heard of.
+/// A machine or instance that the watch has reported.
 pub type MachineSeen = Seen<MachineFacts>;
-/// A StatefulSet that was heard of.
+/// A StatefulSet that the watch has reported.
 pub type StatefulSeen = Seen<StatefulFacts>;
-/// A MutatingWebhookConfiguration that was heard of.
+/// A MutatingWebhookConfiguration that the watch has reported.
 pub type WebhookSeen = Seen<WebhookFacts>;
 
-/// What matters of a MutatingWebhookConfiguration.
+/// What is kept of a MutatingWebhookConfiguration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookFacts {
-    /// Whether it is the one of KubeVirt's ipam-extensions, whatever it is called: its webhook is.
+    /// Whether it belongs to KubeVirt's ipam-extensions. The name of its webhook tells; its own name may be anything.
     pub is_of_extensions: bool,
 }
 
-/// The kinds' names, by which watches are told apart.
+/// The names of the kinds, which tell watches apart.
 pub(crate) const CLAIM: &str = "IPAMClaim";
 pub(super) const MACHINE: &str = "VirtualMachine";
 pub(super) const INSTANCE: &str = "VirtualMachineInstance";
 pub(super) const STATEFUL_SET: &str = "StatefulSet";
 pub(super) const WEBHOOK: &str = "MutatingWebhookConfiguration";
 
-/// What matters of a machine.
+/// What is kept of a machine.
 pub(super) fn machine_facts(machine: &VirtualMachine) -> MachineFacts {
     MachineFacts::of_machine(&plain(machine))
 }
 
-/// What matters of an instance.
+/// What is kept of an instance.
 pub(super) fn instance_facts(instance: &VirtualMachineInstance) -> MachineFacts {
     MachineFacts::of_instance(&plain(instance))
 }
 
-/// What matters of a StatefulSet; of one that does not opt in nothing that only its pods would need.
+/// What is kept of a StatefulSet. If it does not opt in, the fields that only its pods need are dropped.
 pub(super) fn stateful_facts(set: &StatefulSet) -> StatefulFacts {
     let mut facts = StatefulFacts::of(set);
     if !facts.keeps_addresses {
@@ -120,7 +121,7 @@ pub(super) fn stateful_facts(set: &StatefulSet) -> StatefulFacts {
 }
 
 fn plain(object: &impl Serialize) -> Value {
-    // What was read as JSON is JSON.
+    // It was parsed from JSON, so it serializes.
     serde_json::to_value(object).unwrap_or_default()
 }
 

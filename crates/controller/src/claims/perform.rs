@@ -25,7 +25,7 @@ pub(super) struct ClaimsPerformer {
 }
 
 impl ClaimsPerformer {
-    /// Records are in blocks, and in ledgers of this namespace.
+    /// The namespace of ledgers that have records of claims.
     pub(super) fn new(client: Client, namespace: &str) -> Self {
         let ranges = LedgerApi::new(client.clone(), namespace);
         Self { blocks: Api::all(client.clone()), ranges, client }

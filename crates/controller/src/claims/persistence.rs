@@ -1,4 +1,4 @@
-//! Whether anything lets addresses outlive pods. Asked after every event, so nothing is walked over for it but what has changed.
+//! Whether anything lets addresses outlive pods. It is asked after every event, so it reads only what changed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use crate::cache::{Cache, Known};
 use crate::changes::{Changed, Cursor};
 use crate::world::World;
 
-/// What lets addresses outlive pods, as far as somebody has looked.
+/// What lets addresses outlive pods, as of the last look.
 #[derive(Debug, Default)]
 pub(crate) struct Persistence(Mutex<Found>);
 
@@ -18,7 +18,7 @@ pub(crate) struct Found {
     blocks: Matching,
 }
 
-/// Those objects of a cache that match, up to where somebody has read.
+/// The objects of a cache that match, up to the reader's cursor.
 #[derive(Debug, Default)]
 struct Matching {
     cursor: Cursor,
@@ -26,9 +26,9 @@ struct Matching {
 }
 
 impl Persistence {
-    /// Looks at what has changed.
+    /// Reads what changed.
     pub(crate) fn look(&self, world: &World) -> MutexGuard<'_, Found> {
-        // One who panicked meanwhile has left a cursor that is at most too far behind.
+        // A reader that panicked leaves a cursor that is too old at worst.
         let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         found.networks.look(&world.ledgers().attachments, |it| matches!(it.opted_in, Ok(Some(_))));
         found.blocks.look(&world.coil().blocks, tenure_api::coil::AddressBlock::is_floating);

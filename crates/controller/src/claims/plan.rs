@@ -1,13 +1,14 @@
-//! Claims: each gets its addresses as soon as it exists, and they return when it is gone *and* no pod uses them.
+//! Plans claims: each gets its addresses as soon as it exists, and returns them when it is gone *and* no pod uses
+//! them.
 //!
 //! ```text
 //!    claim ──record (many in one write: a floating block, a ledger)──▶ status: ips, IPsAllocated, Held
 //!    claim gone ∧ no pod uses it ──freed: it cools──▶ free ──nothing on record for a while──▶ the block goes back
 //! ```
 //!
-//! All of it from what is known, and nothing from what happened: a claim without a record is given one, a record whose claim
-//! is gone goes, and a status that does not say what is on record is written. So it does not matter what was missed. What has
-//! happened only says which claims a plan need not look at: those of which nothing has changed since nothing was to be done.
+//! Plans depend on the state, not on events: a claim without a record gets one, a record without a claim is removed,
+//! and a status that differs from the records is written. So a missed event does no harm. Events only tell which
+//! claims a plan may skip: those without changes since nothing was left to do.
 //!
 //! - The oldest claim is served first; those that wish for certain addresses before those that take any.
 //! - A claim keeps what it has on record, whatever becomes of its network. If `spec.network` is changed so that the addresses
@@ -59,18 +60,18 @@ pub(super) use ranges::record_at;
 use ranges::{RangeRecord, Resting};
 use slices::{ClaimSlices, KnownSlices};
 
-/// How long a claim has to be gone before its addresses are freed: pods and claims are heard of by two watches, so that a pod which
-/// uses it may be heard of a little later.
+/// How long a claim must be gone before its addresses are freed. Pods and claims come from two watches, so a pod that
+/// uses the claim may be reported a little later.
 const GONE: Duration = Duration::from_secs(2);
-/// How long a network, a slice or a namespace has to be missing before a claim says so: it may only be late.
+/// How long a network, slice or namespace must be missing before a claim reports it: it may just be late.
 const MISSING: Duration = Duration::from_secs(3);
 
-/// How claims are looked after.
+/// How to manage claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimSettings {
-    /// How long a floating block or slice has to be empty before it goes back.
+    /// How long a floating block or slice must be empty before it is returned.
     pub empty_after: Duration,
-    /// How long a freed address rests where its pool does not say.
+    /// How long a freed address cools if its pool does not say.
     pub cooling: Duration,
 }
 
@@ -80,7 +81,7 @@ impl Default for ClaimSettings {
     }
 }
 
-/// What a plan is made from.
+/// The input of a plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inputs<'a> {
     pub(super) world: &'a World,
@@ -102,16 +103,16 @@ impl Refused {
     }
 }
 
-/// Plans what claims have on record.
+/// Plans the records of claims.
 #[derive(Debug)]
 pub(super) struct RecordPlanner {
     settings: ClaimSettings,
-    /// Whether pods are in this API. Where they are not, none can use a claim.
+    /// Whether this API has pods. Without pods, nothing can use a claim.
     pods_are_known: bool,
-    /// Records whose claims are gone; and which of them, by the name of the claim.
+    /// Records whose claims are gone: since when, and the same by the name of the claim.
     gone: Suspicions,
     suspected: HashMap<Arc<str>, Names>,
-    /// Claims for which something is missing, by UID; and which, by name.
+    /// Claims that lack something: since when by UID, and the same by name.
     missing: Suspicions,
     lacking: HashMap<Arc<str>, String>,
     /// Ledgers of slices that are empty.
@@ -119,26 +120,26 @@ pub(super) struct RecordPlanner {
     resting: Resting,
     line: Line,
     coming: Coming,
-    /// The statuses that claims need, by their names: each stays until something has changed about the claim.
+    /// The statuses that claims need, by name. Each stays until something about the claim changes.
     statuses: BTreeMap<Arc<str>, Write>,
     blocks: KnownBlocks,
     ledgers: LedgerIndex,
     slices: KnownSlices,
-    /// How many claims, blocks and ledgers the last plan has looked at.
+    /// How many claims, blocks and ledgers the last plan looked at.
     #[cfg(test)]
     pub(super) looked_at: usize,
 }
 
-/// What becomes of a claim.
+/// The outcome for a claim.
 enum Verdict {
-    /// It has these, on record there.
+    /// It has these addresses, recorded there.
     Has(Vec<(Address, u8)>, Vec<RecordLocation>),
-    /// It gets some, or it is not known yet what.
+    /// It gets addresses, or what it gets is not known yet.
     Waits,
     No(Refused),
 }
 
-/// One plan, as far as it has come.
+/// A plan in progress.
 struct Round<'a> {
     inputs: Inputs<'a>,
     blocks: Blocks<'a>,
@@ -147,12 +148,12 @@ struct Round<'a> {
     strays: Vec<RangeRecord<'a>>,
     writes: Vec<Write>,
     statuses: BTreeMap<Arc<str>, Write>,
-    /// The names of claims for which something else is planned.
+    /// Names of claims for which something else is planned.
     pending: &'a mut Names,
 }
 
 impl Round<'_> {
-    /// Something is planned for the claim of this name.
+    /// Notes that something is planned for the claim of this name.
     fn is_pending(&mut self, name: &str) {
         self.pending.insert(name.into());
     }
@@ -180,7 +181,7 @@ impl RecordPlanner {
         }
     }
 
-    /// When to plan again even if nothing is heard until then.
+    /// When to plan again without an event.
     pub(super) fn next(&self) -> Option<Timestamp> {
         let looks = [&self.gone, &self.missing, &self.idle].map(Suspicions::next);
         looks.into_iter().chain([self.blocks.next(), self.slices.next()]).flatten().min()
@@ -191,14 +192,14 @@ impl RecordPlanner {
         self.slices.needs()
     }
 
-    /// Adds the names of claims that are to be looked at because it is time.
+    /// Adds the names of claims whose time has come.
     pub(super) fn note_due(&mut self, index: &Index, names: &mut Names, now: Timestamp) {
         names.extend(self.gone.due(now).map(|key| key.split_once('\0').unwrap_or_default().0.into()));
         names.extend(self.missing.due(now).filter_map(|uid| index.claims.of_uid(&uid).cloned()));
     }
 
-    /// The writes that claims need. Nothing while claims are not known. The names of claims that are to be looked at again, because
-    /// something is planned that others may change, too, are added to `pending`.
+    /// Returns the writes that claims need; none while claims are not known. Adds to `pending` the names of claims to
+    /// look at again because something is planned in an object that others write, too.
     pub(super) fn plan(
         &mut self,
         inputs: Inputs<'_>,
@@ -248,7 +249,7 @@ impl RecordPlanner {
         writes
     }
 
-    /// Nothing is relied on but since when what was suspected.
+    /// Only the times of suspicion carry over.
     fn forget(&mut self) {
         for suspicions in [&mut self.gone, &mut self.missing, &mut self.idle] {
             suspicions.look_again();
@@ -263,7 +264,7 @@ impl RecordPlanner {
         self.slices = KnownSlices::default();
     }
 
-    /// Takes in what has changed, and adds the names of claims that wait for it.
+    /// Reads what changed, and adds the names of claims that wait for it.
     fn refresh(&mut self, inputs: Inputs<'_>, carving: &Carving, names: &mut Names) {
         let Inputs { world, index, look, now } = inputs;
         self.blocks.refresh(look);
@@ -283,7 +284,7 @@ impl RecordPlanner {
     }
 }
 
-/// Where anything is on record under these names.
+/// Where something is recorded under these names.
 fn places_of(inputs: Inputs<'_>, names: &Names) -> Vec<RecordKey> {
     let records = &inputs.index.records;
     let mut places: Vec<RecordKey> = names.iter().flat_map(|name| records.of_name(name)).cloned().collect();
@@ -291,12 +292,12 @@ fn places_of(inputs: Inputs<'_>, names: &Names) -> Vec<RecordKey> {
     places
 }
 
-/// Whether it is known what is on record.
+/// Whether all records are known.
 pub(super) fn knows_records(world: &World) -> bool {
     world.ledgers().pools.is_complete() || world.ledgers().pools.is_empty()
 }
 
-/// Whether all that ranges depend on has come in.
+/// Whether everything that ranges depend on has been listed.
 fn knows_ranges(world: &World) -> bool {
     world.ledgers().pools.is_complete()
         && world.ledgers().reservations.is_complete()

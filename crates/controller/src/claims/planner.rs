@@ -1,4 +1,4 @@
-//! The plan of the part: moves first, then owners, then records, each from the same look at who uses what.
+//! Plans the part: moves first, then owners, then records, all from the same view of who uses what.
 
 use tenure_handles::Timestamp;
 
@@ -16,23 +16,23 @@ use crate::whereabouts::SliceNeeds;
 use crate::world::World;
 use crate::write::Write;
 
-/// Plans for claims: who has them, for whom they are made, and what each has on record.
+/// Plans claims: who uses them, for whom to create them, and what each has on record.
 #[derive(Debug)]
 pub(crate) struct ClaimsPlanner {
     index: Index,
-    /// The names of claims for which something was planned in an object that is not theirs alone: they are looked at again until it
-    /// is seen done. What was planned for their own object stays as it is until something changes.
+    /// Names of claims with a planned write to an object that others write, too. They are planned again until the
+    /// write is seen done. A planned write to the claim's own object stays until something changes.
     pending: Names,
-    /// When what is left of a pod that a record names becomes something else by time alone, by the name of the claim.
+    /// By claim name: when a pod that a record names changes state with time alone.
     traces: Sightings<()>,
-    /// Of which kinds all objects are known.
+    /// Kinds whose first list is complete.
     known: Vec<bool>,
-    /// When the last plan was made; `None` if the next one looks at everything.
+    /// The time of the last plan; `None` if the next one looks at everything.
     planned: Option<Timestamp>,
     moves: MovePlanner,
     owners: OwnerPlanner,
     records: RecordPlanner,
-    /// How many claims, blocks, ledgers and owners the last plan has looked at.
+    /// How many claims, blocks, ledgers and owners the last plan looked at.
     #[cfg(test)]
     pub(crate) looked_at: usize,
 }
@@ -53,7 +53,7 @@ impl ClaimsPlanner {
         }
     }
 
-    /// Remembers when to look again at what is left of pods.
+    /// Remembers when to look at a record's pods again.
     fn note_traces(&mut self, world: &World, names: &Names, all: bool, now: Timestamp) {
         if all {
             self.traces.look_again();
@@ -75,7 +75,7 @@ impl ClaimsPlanner {
 impl Plan for ClaimsPlanner {
     fn plan(&mut self, world: &World, board: &mut Board, now: Timestamp) -> Vec<Write> {
         let known = known(world);
-        // Where the clock was set back, what was due by time is not any more.
+        // If the clock was set back, what was due is not due any more.
         let all = self.planned.replace(now).is_none_or(|planned| planned > now) || self.known != known;
         self.known = known;
         let mut look = self.index.look(world, all);
@@ -120,7 +120,7 @@ impl Plan for ClaimsPlanner {
     }
 }
 
-/// Of which kinds that claims depend on all objects are known. When that changes, absence means something else than before.
+/// Kinds that claims depend on and whose first list is complete. When that changes, absence means something else.
 fn known(world: &World) -> Vec<bool> {
     let (ledgers, owners) = (world.ledgers(), world.owners());
     let complete = [

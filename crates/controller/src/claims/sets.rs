@@ -1,4 +1,4 @@
-//! Sets by key, for indexes: what an object has added is taken back when the object changes.
+//! Sets by key, for indexes: what an object added is removed when the object changes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// Keys of objects, mostly `namespace/name`.
 pub(super) type Names = BTreeSet<Arc<str>>;
 
-/// Sets by key. None is empty.
+/// Sets by key; empty ones are removed.
 #[derive(Debug)]
 pub(super) struct Sets<V>(HashMap<Arc<str>, BTreeSet<V>>);
 

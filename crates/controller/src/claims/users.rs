@@ -1,8 +1,8 @@
-//! Which living pods use which claim, by the same pure function that agents ask ([`tenure_claims::references`]), with the
-//! networks that attachment definitions and the setting for the cluster's network say.
+//! Which living pods use which claim. It uses the same pure function as agents ([`tenure_claims::references`]), with
+//! the networks of attachment definitions and the setting of the cluster's network.
 //!
-//! Kept for all claims at once, by what each pod refers to: a pod, a claim or a definition that changes concerns only the pods
-//! that have to do with it.
+//! Kept for all claims at once, by what each pod refers to. A changed pod, claim or definition affects only the pods
+//! related to it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,27 +21,27 @@ use crate::world::World;
 #[derive(Debug, Default)]
 pub(crate) struct Users {
     pods: HashMap<Arc<str>, User>,
-    /// By `namespace/name` of claims that exist: the pods that use them.
+    /// By `namespace/name` of existing claims: the pods that use them.
     of_claims: Sets<Arc<str>>,
-    /// By `namespace/name` of claims, whether they exist or not: the pods that name them.
+    /// By `namespace/name` of claims, existing or not: the pods that name them.
     naming: Sets<Arc<str>>,
-    /// By `namespace/name` of machines and replicas: their pods. The names of their claims begin so.
+    /// By `namespace/name` of machines and replicas: their pods. The names of their claims begin with it.
     parts: Sets<Arc<str>>,
-    /// By `namespace/name` of claims that pods look for by name, and of machines whose claims they look for: the pods.
+    /// By `namespace/name` of claims that pods look up, and of machines whose claims they look up: the pods.
     looking: [Sets<Arc<str>>; 2],
-    /// By `namespace/name` of attachment definitions: the pods that are on their networks.
+    /// By `namespace/name` of attachment definitions: the pods on their networks.
     attached: Sets<Arc<str>>,
     /// By `namespace/name` of machines: their claims.
     machines: Sets<Arc<str>>,
     machine_of: HashMap<Arc<str>, String>,
-    /// What matters of attachment definitions.
+    /// What is needed of attachment definitions.
     attachments: HashMap<Arc<str>, Attached>,
 }
 
-/// What of a definition says who uses what: its network as it is written, and whether it is refused.
+/// What of a definition decides who uses what: its network as written, and whether it is refused.
 type Attached = (Option<String>, Result<Option<String>, tenure_claims::opt_in::OptInError>, bool);
 
-/// What one pod has to do with.
+/// Everything that one pod relates to.
 #[derive(Debug, Default)]
 struct User {
     claims: Vec<Arc<str>>,
@@ -51,22 +51,22 @@ struct User {
     attached: Vec<String>,
 }
 
-/// What has changed, and what that concerns.
+/// What changed, and what that affects.
 pub(super) struct Refresh<'a> {
-    /// Pods that refer to a claim, or may, and claims and attachment definitions, that have changed.
+    /// Changed pods that (may) refer to a claim, changed claims and changed definitions.
     pub(super) pods: &'a Names,
     pub(super) claims: &'a Names,
     pub(super) attachments: &'a Names,
-    /// The names of the claims that those pods use or may have.
+    /// Names of the claims that those pods use or may use.
     pub(super) concerned: &'a mut Names,
-    /// Those whose claims they may have by the name of the owner.
+    /// Owners whose claims they may use by name.
     pub(super) owners: &'a mut Names,
-    /// The pods that may have other claims, or may not have those that they had.
+    /// Pods that may use other claims than before.
     pub(super) users: &'a mut Names,
 }
 
 impl Users {
-    /// Takes in what has changed.
+    /// Reads what changed.
     pub(super) fn refresh(&mut self, world: &World, refresh: Refresh<'_>) {
         let Refresh { pods, claims, attachments, concerned, owners, users } = refresh;
         users.extend(pods.iter().cloned());
@@ -106,7 +106,7 @@ impl Users {
         }
     }
 
-    /// The living pods that refer to a claim that exists, on its network.
+    /// The living pods that refer to an existing claim on its network.
     pub(super) fn of_claim<'a>(
         &'a self,
         world: &'a World,
@@ -115,8 +115,8 @@ impl Users {
         self.of_claims.of(&claim.reference()).filter_map(|podref| world.ledgers().pods.claim_user(podref))
     }
 
-    /// The living pods that may have the addresses of a claim of this name, whether it still exists or not and whatever has
-    /// become of its network since: those that name it, and those of its machine or of its replica.
+    /// The living pods that may have addresses of a claim of this name, whether it still exists or not and whatever
+    /// became of its network: those that name it, and those of its machine or replica.
     pub(super) fn by_name<'a>(
         &'a self,
         world: &'a World,
@@ -140,7 +140,7 @@ impl Users {
         }
     }
 
-    /// What a pod has to do with.
+    /// What a pod relates to.
     fn user(&self, world: &World, pod: &PodFacts) -> User {
         let namespace = pod.namespace.as_str();
         let mut user = User::of(pod);
@@ -177,7 +177,7 @@ impl Users {
 }
 
 impl User {
-    /// By which names a pod may have claims.
+    /// The names under which a pod may have claims.
     fn of(pod: &PodFacts) -> Self {
         let default = pod.default_network.as_ref().map(|network| &network.selection);
         let selected =
@@ -193,7 +193,7 @@ impl User {
         }
     }
 
-    /// Puts a pod into every set that it belongs to, or takes it out.
+    /// Adds a pod to every set that it belongs to, or removes it.
     fn link(
         &self,
         podref: &Arc<str>,
@@ -218,20 +218,20 @@ impl User {
     }
 }
 
-/// Whether an interface is to have this claim, and may.
+/// Whether an interface should and may have this claim.
 fn is_wanted(wanted: &Wanted, claim: &ClaimFacts, network: &str) -> bool {
     wanted.reference.is(claim, network) && may_have(claim, &wanted.ips)
 }
 
-/// Whether a pod that asks for these addresses may have the claim. If not, agents refuse the pod for good, and it must not take
-/// the place of one that comes. Of a claim without addresses they are a wish.
+/// Whether a pod that asks for these addresses may use the claim. If not, agents always refuse the pod, and it must
+/// not block one that may. For a claim without addresses they are a wish.
 fn may_have(claim: &ClaimFacts, ips: &[Address]) -> bool {
     let has = |ip: &Address| claim.addresses.iter().any(|(address, _)| address == ip);
     !claim.held || claim.addresses.is_empty() || ips.iter().all(has)
 }
 
 impl World {
-    /// The name of the network of an attachment definition, if it opts in; or that of the cluster's own network.
+    /// The name of an attachment definition's network if it opts in, or of the cluster's own network.
     pub(crate) fn network(&self, namespace: &str, attachment: &str) -> Option<&str> {
         if (namespace, attachment) == CLUSTER_NETWORK {
             return self.claims().cluster_network.as_deref();
@@ -240,8 +240,8 @@ impl World {
         known.opted_in.as_ref().ok()?.as_deref().filter(|_| !self.is_refused(known))
     }
 
-    /// Whether a definition has the name of the cluster's own network and says something else of it. It has no say in that
-    /// network, whoever made it, and its own users have no claims.
+    /// Whether a definition has the name of the cluster's own network and contradicts the setting. It does not speak
+    /// for that network, and its own users have no claims.
     pub(crate) fn is_refused(&self, attachment: &Attachment) -> bool {
         self.claims().cluster_network.is_some()
             && attachment.network == self.claims().cluster_network
@@ -253,7 +253,7 @@ impl World {
         self.claims().cluster_network.is_some() || self.claims().persistence.look(self).has_networks()
     }
 
-    /// Whether pods matter.
+    /// Whether pods have to be watched.
     pub(crate) fn needs_pods(&self) -> bool {
         self.ledgers().needs_pods()
             || self.needs_owners()
@@ -261,7 +261,7 @@ impl World {
             || self.claims().persistence.look(self).has_blocks()
     }
 
-    /// Whether owners of claims matter.
+    /// Whether owners of claims have to be watched.
     pub(crate) fn needs_owners(&self) -> bool {
         !self.claims().all.is_empty() || self.has_persistent_networks()
     }
@@ -271,7 +271,7 @@ impl World {
         self.ledgers().attachments.is_complete() || self.lacks("NetworkAttachmentDefinition")
     }
 
-    /// Whether it is known which pods use which claims. Before, that nobody uses one means nothing.
+    /// Whether it is known which pods use which claims. Before, "no user" means nothing.
     pub(crate) fn knows_users(&self) -> bool {
         self.knows_networks() && self.claims().all.is_complete() && self.ledgers().pods.is_complete()
     }

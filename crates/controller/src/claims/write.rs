@@ -1,4 +1,4 @@
-//! What the controller writes of claims: records and statuses, who has them, and for whom they are made.
+//! Writes about claims: records and statuses, users, and claims for owners.
 
 mod moves;
 mod owners;

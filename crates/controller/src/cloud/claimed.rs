@@ -1,8 +1,8 @@
-//! Addresses of claims that lie in a range of a pool: the machine of the pod that has the claim has them as aliases.
+//! Addresses of claims inside a pool's range: the machine of the pod that uses the claim gets them as aliases.
 //!
-//! The record of a claim is in a floating `AddressBlock`, and its [slots](tenure_claims::Slots) say which pod has it now, as on every
-//! other network. Here is only where its packets arrive. A pod that the record does not name has nothing, whatever the slots say:
-//! tenants can write those.
+//! The record of a claim is in a floating `AddressBlock`, and its [slots](tenure_claims::Slots) tell which pod uses
+//! it now, as on every other network. This module only decides where its packets arrive. A pod that the record does
+//! not name gets nothing, whatever the slots say, because tenants can write those.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use tenure_ipam::{Address, Cidr};
 
 use crate::world::World;
 
-/// The addresses of claims, and at which node each is to be.
+/// The addresses of claims, and the node that each should be at.
 #[derive(Debug, Default)]
 pub(super) struct Claimed {
-    /// What is on record, by block.
+    /// The records, by block.
     blocks: BTreeMap<Arc<str>, Vec<Held>>,
     /// By `namespace/name` of claims: the blocks with their records.
     of_claims: BTreeMap<String, BTreeSet<Arc<str>>>,
-    /// By node: the addresses, and the claims that have them.
+    /// By node: the addresses, and their claims.
     of_nodes: BTreeMap<String, BTreeMap<Address, ClaimId>>,
 }
 
@@ -38,29 +38,29 @@ struct Held {
     address: Address,
     claim: ClaimId,
     pods: Vec<PodRecord>,
-    /// Where it is to be.
+    /// The node that it should be at.
     node: Option<String>,
 }
 
 impl Claimed {
-    /// The addresses that claims have at a node.
+    /// The addresses of claims at a node.
     pub(super) fn of_node(&self, node: &str) -> impl Iterator<Item = (&Address, &ClaimId)> {
         self.of_nodes.get(node).into_iter().flatten()
     }
 
-    /// The addresses that claims have of a network, wherever they are.
+    /// The addresses of claims in a network, wherever they are.
     pub(super) fn within(&self, cidr: Cidr) -> impl Iterator<Item = Address> {
         let all = self.blocks.values().flatten().map(|held| held.address);
         all.filter(move |address| cidr.contains(*address))
     }
 
-    /// The nodes at which claims have addresses of a network.
+    /// The nodes where claims have addresses of a network.
     pub(super) fn nodes_within(&self, cidr: Cidr) -> impl Iterator<Item = &String> {
         let all = self.blocks.values().flatten().filter(move |held| cidr.contains(held.address));
         all.filter_map(|held| held.node.as_ref())
     }
 
-    /// Takes in a block, and says which nodes had or have an address of it. `managed` are the ranges of all pools.
+    /// Reads a block. Returns the nodes that had or have an address of it. `managed` has the ranges of all pools.
     pub(super) fn read_block(
         &mut self,
         world: &World,
@@ -96,7 +96,7 @@ impl Claimed {
         nodes
     }
 
-    /// Takes in a claim, and says which nodes that concerns.
+    /// Reads a claim. Returns the affected nodes.
     pub(super) fn read_claim(&mut self, world: &World, name: &str, managed: &[Managed]) -> BTreeSet<String> {
         let blocks = self.of_claims.get(name).cloned().unwrap_or_default();
         blocks.iter().flat_map(|block| self.read_block(world, block, managed)).collect()
@@ -119,7 +119,7 @@ impl Claimed {
     }
 }
 
-/// The node of the pod that has the claim now.
+/// The node of the pod that uses the claim now.
 fn node_of(world: &World, held: &Held) -> Option<String> {
     let claim = world.claims().all.get(&held.claim.name).filter(|claim| claim.facts.uid == held.claim.uid)?;
     let active = claim.facts.slots.active.as_ref()?;

@@ -1,4 +1,4 @@
-//! What a plan sees, and what follows from it for one node or range.
+//! The input of a plan, and what follows from it for one node or range.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,36 +20,36 @@ use crate::world::World;
 /// A bug that a test plants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Planted {
-    /// What a node gives back is freed, whichever grant it names.
+    /// A returned range is freed, whichever grant the node names.
     AnyGrant,
-    /// A record goes though its range is still on the machine.
+    /// A record is removed while its range is still on the machine.
     StillThere,
-    /// Pods of any namespace take an address over.
+    /// Pods of any namespace take over an address.
     AnyNamespace,
-    /// A pool gives addresses that another one has.
+    /// A pool assigns addresses that another one holds.
     Overlap,
-    /// What has moved away stays for ever while more may follow.
+    /// A range that moved away stays forever while more may follow.
     NeverLeaves,
-    /// A pool goes though somebody has addresses of it.
+    /// A pool is deleted while somebody holds addresses of it.
     DropsPool,
 }
 
-/// What a plan sees.
+/// The input of a plan.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) world: &'a World,
     pub(super) known: &'a Aliases,
     pub(super) pods: &'a Pods,
     pub(super) index: &'a Index,
-    /// Since when nodes that have something are missing.
+    /// Since when nodes with records are missing.
     pub(super) missing: &'a BTreeMap<String, Timestamp>,
     /// What the cloud refuses, by node.
     pub(super) refusals: &'a BTreeMap<String, Refusal>,
-    /// How long they have to be.
+    /// How long they have to be missing.
     pub(super) rest: Duration,
-    /// So many ranges an interface takes.
+    /// How many ranges an interface takes.
     pub(super) limit: usize,
-    /// Machines are still being read: any of them may have anything.
+    /// Machines are still being read: each may have anything.
     pub(super) reading: bool,
     pub(super) now: Timestamp,
     #[cfg(test)]
@@ -69,7 +69,7 @@ impl<'a> Context<'a> {
         false
     }
 
-    /// The machine of a node, also of one that is gone.
+    /// The machine of a node, even if the node is gone.
     pub(super) fn machine_of(&self, node: &str) -> Option<Machine> {
         let own = self.world.nodes().get(node).and_then(|node| Machine::of(node).ok());
         let told = || self.known.told(node).map(|told| told.machine.clone());
@@ -77,7 +77,7 @@ impl<'a> Context<'a> {
         own.or_else(told).or_else(said)
     }
 
-    /// Whether a range is on no machine, neither that of its node nor one that it moved away from, and nothing under way brings it to
+    /// Whether a range is on no machine, neither its node's nor one that it left, and nothing under way brings it to
     /// one.
     pub(super) fn is_off(&self, node: &str, range: Cidr) -> bool {
         let Some(machine) = self.machine_of(node).filter(|_| !self.has(Planted::StillThere)) else {
@@ -88,16 +88,16 @@ impl<'a> Context<'a> {
         !self.reading && view.is_some() && !self.known.is_somewhere(&range)
     }
 
-    /// Whether nothing of these addresses of a pool is given to anybody: another pool has some of them and comes first.
+    /// Whether this pool assigns none of these addresses, because another pool has some of them and takes precedence.
     pub(super) fn withholds(&self, pool: &PoolView, cidr: Cidr) -> bool {
         self.index.overlaps.withholds(&pool.name, cidr) && !self.has(Planted::Overlap)
     }
 
-    /// What somebody has by another pool, or by a claim, of a part of this one.
+    /// What others hold of this pool, through another pool or a claim.
     pub(super) fn held_elsewhere(&self, pool: &str, cidr: Cidr) -> Vec<Span> {
         let overlaps = &self.index.overlaps;
         let mut spans = overlaps.held(self.world, pool, cidr);
-        // A block would take the address of a claim along to its own machine.
+        // A block would take the address of a claim to its own machine.
         if self.index.pools.get(pool).is_some_and(|pool| pool.prefix < 32) {
             spans.extend(self.index.claimed.within(cidr).map(|address| (address, address)));
         }
@@ -123,14 +123,14 @@ impl<'a> Context<'a> {
         Some((ledger, ledger.spec.records.get(&offset.to_string())?))
     }
 
-    /// Whether somebody else has the name of a ledger, or nobody can read what it says.
+    /// Whether somebody else uses the name of a ledger, or it cannot be read.
     pub(super) fn is_name_taken(&self, pool: &PoolView, number: u128) -> bool {
         let Ok(name) = ledger_name(&pool.name, number) else { return true };
         self.known.ledgers.is_unreadable(&name) || self.known.ledgers.get(&name).is_some()
     }
 }
 
-/// What stays on the machine of a node though no record has it: a pod there reports its address. A record follows.
+/// What stays on a node's machine without a record, because a pod there reports the address. A record follows.
 fn unrecorded(context: Context<'_>, node: &str, address: Address) -> Option<AliasRange> {
     let (pool, number) = context.index.pool_of(address)?;
     let (_, range) = pool.ranges.as_ref().ok()?.ledger(number)?;
@@ -140,13 +140,13 @@ fn unrecorded(context: Context<'_>, node: &str, address: Address) -> Option<Alia
     let alias = |cidr| AliasRange { cidr, range: range.to_owned() };
     match reports::kept(context, pool, address) {
         Some(kept) => (kept.node == node).then(|| alias(kept.range)),
-        // Whose it is will be known when the machines were read: until then it leaves none.
+        // Its owner is known when all machines are read; until then it stays.
         None => context.reading.then(|| alias(Cidr::host(address))),
     }
 }
 
-/// What the driver is to be told of a node, if it is something new.
-/// `stays` has moved away, and is removed with what follows it.
+/// What the driver should be told of a node, if it is new. `stays` has moved away, and is removed together with what
+/// follows.
 pub(super) fn wanted(context: Context<'_>, node: &str, stays: BTreeSet<AliasRange>) -> Option<Wanted> {
     let driver = context.known.driver()?;
     let machine = context.machine_of(node)?;
@@ -168,8 +168,9 @@ pub(super) fn wanted(context: Context<'_>, node: &str, stays: BTreeSet<AliasRang
     if leaves && !has_records && told.is_none() {
         return None;
     }
-    // Where ranges are is written down before the first is attached: otherwise nobody would know after the node is gone. Until then the
-    // driver is told nothing rather than that nothing is wanted: some of it may be there, from before Tenure.
+    // The places of ranges are recorded before the first is attached; otherwise nobody would know them after the node
+    // is gone. Until then the driver is told nothing, rather than that nothing is wanted: some ranges may be there
+    // from before Tenure.
     let status = context.known.nodes.get(node).and_then(|it| it.status.as_ref());
     let is_written = status.and_then(|it| it.machine.as_ref()).is_some_and(|it| *it == machine.to_string());
     if !is_written && !ranges.is_empty() {

@@ -1,8 +1,8 @@
-//! The driver: owns the regions, and does what they ask of the cloud, while this process leads.
+//! The driver: owns the regions, and sends their requests to the cloud while this process leads.
 //!
-//! Each term begins with a new driver that knows nothing: it reads every machine before it changes one. It is told what is wanted at
-//! each machine ([`DriverChannel`]), and tells the world what it sees there. A request under way at the end of the term is given up; what
-//! became of it, the next leader finds out.
+//! Each term begins with a new driver without knowledge. It reads every machine before it changes it. It is told what
+//! each machine should have ([`DriverChannel`]), and reports what it sees. A request in flight at the end of the term
+//! is abandoned; the next leader finds out its outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,12 +24,12 @@ use super::metrics::CloudNumbers;
 use super::write::Wanted;
 use crate::watch::Lead;
 
-/// How long the driver rests at most.
+/// How long the driver sleeps at most.
 const REST: Duration = Duration::from_secs(10);
 
 /// Where the clouds are.
 pub trait Clouds: Send + Sync {
-    /// The cloud of a project. Makes no call.
+    /// The cloud of a project. Does no I/O.
     fn cloud(&self, project: &str) -> Result<Arc<dyn Cloud>, CloudError>;
 }
 
@@ -47,7 +47,7 @@ pub struct CloudSettings {
 }
 
 impl CloudSettings {
-    /// The usual ones: a part of what Google allows, so that others in the project have something left.
+    /// The defaults: a part of Google's quota, so that others in the project keep some.
     pub fn new(clouds: Arc<dyn Clouds>) -> Self {
         let quota = |per_minute, burst| Quota { per_minute, burst };
         Self { clouds, options: Options::default(), reads: quota(600, 60), writes: quota(300, 30) }
@@ -60,7 +60,7 @@ impl std::fmt::Debug for CloudSettings {
     }
 }
 
-/// Where the driver is told what is wanted.
+/// The channel to the driver.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DriverChannel(Arc<Mutex<Option<UnboundedSender<Arc<Wanted>>>>>);
 
@@ -72,7 +72,7 @@ impl DriverChannel {
         receiver
     }
 
-    /// Tells the driver. Says whether it listens.
+    /// Tells the driver. Returns whether it listens.
     pub(super) fn tell(&self, wanted: Arc<Wanted>) -> bool {
         let channel = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         channel.as_ref().is_some_and(|sender| sender.send(wanted).is_ok())
@@ -87,9 +87,9 @@ pub(super) struct Driver {
     settings: CloudSettings,
     lead: Lead,
     numbers: Arc<CloudNumbers>,
-    /// The number of this driver; another one in each term.
+    /// The number of this driver, different in each term.
     number: u64,
-    /// The term in which it is at work.
+    /// The term in which it works.
     term: Option<i32>,
     work: Work,
 }
@@ -101,13 +101,13 @@ struct Work {
     clouds: BTreeMap<String, Arc<dyn Cloud>>,
     /// What is wanted, by node.
     nodes: BTreeMap<String, Arc<Wanted>>,
-    /// The nodes of a machine: one, or two of which the older one is gone.
+    /// The nodes of a machine: one, or two if the older one is gone.
     of_machines: BTreeMap<Machine, BTreeSet<String>>,
     managed: Arc<Vec<Managed>>,
     calls: FuturesUnordered<BoxFuture<'static, (RegionKey, InterfaceId, Answer)>>,
-    /// What was last told of each node.
+    /// What was last reported of each node.
     views: BTreeMap<String, MachineView>,
-    /// Nodes whose machines may look different now.
+    /// Nodes whose machines may have changed.
     touched: BTreeSet<String>,
 }
 
@@ -116,7 +116,7 @@ impl Driver {
         Self { settings, lead, numbers, number: 0, term: None, work: Work::default() }
     }
 
-    /// Runs for ever.
+    /// Runs forever.
     pub(super) async fn run(mut self, mut wants: UnboundedReceiver<Arc<Wanted>>) {
         loop {
             self.look_at_term();
@@ -147,7 +147,7 @@ impl Driver {
         }
     }
 
-    /// Begins or ends with the term.
+    /// Starts or stops with the term.
     pub(super) fn look_at_term(&mut self) {
         let term = self.lead.term().map(|term| term.number);
         if term == self.term {
@@ -160,7 +160,7 @@ impl Driver {
         self.lead.tell(move |world| world.aliases_mut().note_driver(driver));
     }
 
-    /// Something is wanted at a machine.
+    /// A machine should have something else.
     pub(super) fn want(&mut self, wanted: &Arc<Wanted>) {
         if self.term.is_none() || wanted.driver != self.number {
             return;
@@ -190,7 +190,7 @@ impl Driver {
         }
     }
 
-    /// Tells the region what is wanted at a machine by all of its nodes.
+    /// Tells the region what all nodes of a machine want there.
     fn want_at(&mut self, machine: &Machine, now: Timestamp) {
         let work = &mut self.work;
         let nodes = work.of_machines.get(machine).into_iter().flatten();
@@ -205,7 +205,7 @@ impl Driver {
         region.want(&machine.interface, &ranges, now);
     }
 
-    /// Sends what is due, tells what has changed, and says when to look again.
+    /// Sends requests that are due, reports changes, and returns when to look again.
     pub(super) fn act(&mut self, now: Timestamp) -> Option<Timestamp> {
         let mut next: Option<Timestamp> = None;
         let keys: Vec<RegionKey> = self.work.regions.keys().cloned().collect();
@@ -240,7 +240,7 @@ impl Driver {
         Ok(cloud)
     }
 
-    /// Takes all answers that are there.
+    /// Takes all pending answers.
     #[cfg(test)]
     pub(super) fn take_answers(&mut self) {
         while let Some(Some((key, interface, answer))) = self.work.calls.next().now_or_never() {
@@ -256,7 +256,7 @@ impl Driver {
         work.touched.extend(work.of_machines.get(&machine).into_iter().flatten().cloned());
     }
 
-    /// Tells the world what has changed about machines.
+    /// Reports changed machines to the world.
     fn tell_views(&mut self) {
         let work = &mut self.work;
         let touched = std::mem::take(&mut work.touched);
@@ -279,7 +279,7 @@ impl Driver {
                 if let Some(nodes) = work.of_machines.get_mut(&wanted.machine) {
                     nodes.remove(&node);
                 }
-                // It stays known that nothing is there.
+                // It remains known that nothing is there.
                 self.lead.tell(move |world| world.aliases_mut().note_machine(number, &node, &view));
             } else if work.views.get(&node) != Some(&view) {
                 work.views.insert(node.clone(), view.clone());

@@ -1,4 +1,4 @@
-//! What people are told of alias addresses.
+//! Events about alias addresses.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::write::{Change, CloudWrite};
 use crate::events::{Note, about_node};
 use crate::world::World;
 
-/// What a write that was done gives to tell; `world` is what was known before it.
+/// The events of a completed write; `world` is the state before the write.
 pub(super) fn notes(write: &CloudWrite, world: &World) -> Vec<Note> {
     match write {
         CloudWrite::Create { changes, .. } | CloudWrite::Ledger { changes, .. } => of_changes(changes),
@@ -24,7 +24,7 @@ pub(super) fn notes(write: &CloudWrite, world: &World) -> Vec<Note> {
             let was: BTreeMap<_, _> = was.map(|it| (&it.type_, (&it.status, &it.reason))).collect();
             let bad = |it: &&Condition| {
                 let bad = if it.type_ == condition::READY { "False" } else { "True" };
-                // Whoever deletes a pool knows that, and overlaps have a condition of their own.
+                // Whoever deletes a pool knows, and overlaps have their own condition.
                 let said = [DELETING, condition::OVERLAPPING].contains(&it.reason.as_str());
                 it.status == bad && !said && was.get(&it.type_) != Some(&(&it.status, &it.reason))
             };
@@ -75,7 +75,7 @@ fn about_pod(podref: &str, uid: &str) -> ObjectReference {
     }
 }
 
-/// A pod names an address that it does not get.
+/// A pod does not get the address that it names.
 pub(super) fn refused(pod: &PodFacts, address: Address, problem: &str) -> Note {
     let message = format!("address {address} was not given to the pod: {problem}");
     Note::warning(about_pod(&format!("{}/{}", pod.namespace, pod.name), &pod.uid), "AddressRefused", message)

@@ -1,10 +1,10 @@
-//! Moves that leave one machine together: what has moved away stays on the machine while more is about to follow, so that one update
-//! removes all of it, and one adds it at the next machine.
+//! Moves that leave a machine together. A range that moved away stays on the machine while more will follow, so that
+//! one update removes all of them, and one adds them at the next machine.
 //!
-//! More is about to follow if the node says of another address that its pod leaves, or if a pod names an address that is still here, and
-//! another pod of its namespace has just got one: a tenant delays only its own moves. A move that is alone waits for nobody. Others wait
-//! until [`QUIET`] after the last news, and never longer than [`LONGEST`]: an update takes seconds, and a second one would take as long
-//! again.
+//! More will follow if the node reports that the pod of another address leaves, or if a pod names an address that is
+//! still here while another pod of its namespace has just got one: a tenant delays only its own moves. A single move
+//! does not wait. Others wait until [`QUIET`] after the last news, and never longer than [`LONGEST`]: an update takes
+//! seconds, and a second one would double that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,19 +17,19 @@ use tenure_ipam::Address;
 
 use super::context::{Context, Planted};
 
-/// How long nothing new is heard before what has moved away leaves.
+/// How long to wait after the last news before the ranges leave.
 const QUIET: Duration = Duration::from_millis(300);
-/// How long it stays at most.
+/// How long they stay at most.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// The machines that something is about to leave, by node.
+/// The machines that ranges are about to leave, by node.
 #[derive(Debug, Default)]
 pub(super) struct Gatherings(BTreeMap<String, Gathering>);
 
 #[derive(Debug)]
 struct Gathering {
     since: Timestamp,
-    /// When something new was heard last.
+    /// When something new was last heard.
     last: Timestamp,
     moved: BTreeSet<AliasRange>,
     follows: BTreeSet<Address>,
@@ -44,7 +44,7 @@ impl Gathering {
 }
 
 impl Gatherings {
-    /// What stays on the machine of a node for now though it has moved away.
+    /// What stays on a node's machine for now although it has moved away.
     pub(super) fn look(&mut self, context: Context<'_>, node: &str) -> BTreeSet<AliasRange> {
         let (moved, namespaces) = moved_away(context, node);
         let follows =
@@ -79,7 +79,8 @@ impl Gatherings {
     }
 }
 
-/// What the driver was told to have at a node's machine and now moves with pods to others, and the namespaces of these pods.
+/// What the driver was told to attach at a node's machine and now moves to other machines with its pods, and the
+/// namespaces of these pods.
 fn moved_away<'a>(context: Context<'a>, node: &str) -> (BTreeSet<AliasRange>, BTreeSet<&'a str>) {
     let (mut moved, mut namespaces) = (BTreeSet::new(), BTreeSet::new());
     let told =
@@ -95,7 +96,7 @@ fn moved_away<'a>(context: Context<'a>, node: &str) -> (BTreeSet<AliasRange>, BT
     (moved, namespaces)
 }
 
-/// Addresses of a node that are about to move away, too.
+/// Addresses of a node that will move away, too.
 fn about_to_follow(context: Context<'_>, node: &str, namespaces: &BTreeSet<&str>) -> BTreeSet<Address> {
     let mut follow = BTreeSet::new();
     let leaving = context.known.nodes.get(node).map(|it| &it.spec.leaving);

@@ -1,4 +1,4 @@
-//! Projects of Google's cloud, as the program's flags say where they are.
+//! Projects of Google's cloud, as configured by flags.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Clouds for Google {
 }
 
 impl CloudSettings {
-    /// Google's cloud: at another address of its Compute API than the usual one if given, with tokens from a file or else from the
+    /// Google's cloud: its Compute API at another address if given, with tokens from a file, otherwise from the
     /// metadata server at `metadata_host`.
     pub fn google(endpoint: Option<&str>, token_file: Option<PathBuf>, metadata_host: &str) -> Self {
         let usual = Endpoints::default();

@@ -1,5 +1,5 @@
-//! Who gets which free range: by turns, so that no node waits for another one's hundred; and cooling ranges, oldest first, when
-//! nothing else is free.
+//! Who gets which free range: nodes take turns, so that none waits for another's hundred; if nothing is free, cooling
+//! ranges, oldest first.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,7 +14,7 @@ use super::ledger::{Look, new_grant};
 use super::write::Change;
 use crate::shared::{Span, overlap};
 
-/// Nodes by turns, one range at each turn.
+/// Nodes take turns, one range each.
 pub(super) fn by_turns(short: &BTreeMap<String, usize>) -> VecDeque<String> {
     let mut left: Vec<(&String, usize)> = short.iter().map(|(node, count)| (node, *count)).collect();
     let mut line = VecDeque::new();
@@ -28,7 +28,8 @@ pub(super) fn by_turns(short: &BTreeMap<String, usize>) -> VecDeque<String> {
     line
 }
 
-/// Gives ranges of a pool to those in line; `looks` are the ledgers of the plan so far. Who is left in line gets nothing.
+/// Assigns ranges of a pool to waiting nodes; `looks` are the ledgers of the plan so far. Nodes that are left get
+/// nothing.
 pub(super) fn grant(
     context: Context<'_>,
     pool: &PoolView,
@@ -53,7 +54,7 @@ pub(super) fn grant(
         let free = if let Some(look) = looks.get(&key) {
             part.free(look.records.iter().map(|(at, it)| (*at, prefix_of(it))), start)
         } else {
-            // Most ledgers of a full pool are full: find that out without copying them.
+            // Most ledgers of a full pool are full; this finds out without a copy.
             let known = ledger.into_iter().flat_map(super::index::records);
             part.free(known.map(|(at, it)| (at, prefix_of(it))), start)
         };
@@ -62,7 +63,7 @@ pub(super) fn grant(
         }
         let look = looks.entry(key).or_insert_with(|| super::ledger::look(context, pool, cidr, ledger));
         let grant = new_grant(ledger, context.now);
-        // The look may have written down what pods have without a record.
+        // The look may have recorded what pods have without a record.
         let free = part.free(look.records.iter().map(|(at, it)| (*at, prefix_of(it))), start);
         for offset in free {
             let Some(node) = line.pop_front() else { return };
@@ -80,18 +81,18 @@ fn record(pool: &PoolView, node: String, grant: &str) -> AliasRecord {
     AliasRecord { node, grant: grant.to_owned(), prefix, ..AliasRecord::default() }
 }
 
-/// A part of a pool that has one ledger.
+/// The part of a pool in one ledger.
 struct Part<'a> {
     context: Context<'a>,
     pool: &'a PoolView,
     ranges: &'a Ranges,
     cidr: Cidr,
-    /// What somebody has by another pool.
+    /// What others hold through another pool.
     elsewhere: &'a [Span],
 }
 
 impl Part<'_> {
-    /// The offsets of free ranges, from `start` on and then from the beginning.
+    /// The offsets of free ranges, starting at `start` and wrapping around.
     fn free(&self, records: impl Iterator<Item = (u8, u8)>, start: u8) -> Vec<u8> {
         let mut taken = [false; 256];
         for (offset, prefix) in records {
@@ -117,7 +118,8 @@ impl Part<'_> {
         blocks.filter(is_free).filter_map(|first| u8::try_from(first).ok()).collect()
     }
 
-    /// Whether a range has an address that a pod can have, none that somebody has by another pool, and none that a pod reports.
+    /// Whether a range has an address for pods, none that others hold through another pool, and none that a pod
+    /// reports.
     fn is_given(&self, range: Cidr) -> bool {
         let span = (range.first(), range.last());
         !self.context.index.reports.is_any_within(range)
@@ -126,7 +128,7 @@ impl Part<'_> {
     }
 }
 
-/// Cooling gives way: what was freed first, if it has left its machine.
+/// Cooling is cut short: the range that was freed first, if it has left its machine.
 fn take_cooling(
     context: Context<'_>,
     pool: &PoolView,

@@ -1,6 +1,6 @@
-//! What belongs to what: the records of each node, the ledgers of each pool, and the pods that name an address.
+//! Indexes: the records of each node, the ledgers of each pool, and the pods that name an address.
 //!
-//! Kept up to date by what has changed, so that a plan finds what a change concerns without looking at everything.
+//! They follow changes, so that a plan finds what a change affects without looking at everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,14 +28,14 @@ pub(super) struct PoolView {
     pub(super) age: Age,
     /// It is being deleted.
     pub(super) deleting: bool,
-    /// Our finalizer is on it: nothing is given before.
+    /// It has our finalizer; nothing is assigned before.
     pub(super) is_kept: bool,
     pub(super) owner: Option<OwnerReference>,
     /// Its addresses, or why it has none.
     pub(super) ranges: Result<Ranges, String>,
     pub(super) cooling: Duration,
     pub(super) move_timeout: Duration,
-    /// The prefix of what is attached.
+    /// The prefix length of what is attached.
     pub(super) prefix: u8,
     /// What the prototype allocated.
     pub(super) allocations: BTreeMap<Address, Allocation>,
@@ -44,13 +44,13 @@ pub(super) struct PoolView {
 /// Where a record is: the ledger's name and the offset.
 pub(super) type Spot = (Arc<str>, u8);
 
-/// What a ledger was known to have, to forget it when it changes.
+/// The previous content of a ledger, to remove it from the indexes.
 #[derive(Debug, Default)]
 struct LedgerFacts {
     pool: String,
     number: u128,
     nodes: BTreeMap<u8, String>,
-    /// The prefixes of those records.
+    /// The prefix lengths of those records.
     prefixes: BTreeMap<u8, u8>,
     pods: BTreeSet<String>,
     /// Addresses of ranges that are not free.
@@ -58,7 +58,7 @@ struct LedgerFacts {
 }
 
 impl LedgerFacts {
-    /// Whether a record is about this offset.
+    /// Whether a record covers this offset.
     fn covers(&self, offset: u8) -> bool {
         self.prefixes
             .range(..=offset)
@@ -67,13 +67,13 @@ impl LedgerFacts {
     }
 }
 
-/// What belongs to what.
+/// All indexes.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub(super) pools: BTreeMap<String, PoolView>,
-    /// What of a machine's list is ours to remove.
+    /// Which entries of a machine's list are ours to remove.
     pub(super) managed: Arc<Vec<Managed>>,
-    /// By pool: the prefixes of what it attaches, or was seen to have attached.
+    /// By pool: the prefix lengths that it attaches, or was seen to have attached.
     prefixes: BTreeMap<String, BTreeSet<u8>>,
     pub(super) overlaps: Overlaps,
     pub(super) claimed: Claimed,
@@ -84,7 +84,7 @@ pub(super) struct Index {
     of_pools: BTreeMap<String, BTreeMap<u128, Arc<str>>>,
     taken: BTreeMap<String, u128>,
     of_nodes: BTreeMap<String, BTreeSet<Spot>>,
-    /// By `namespace/name` of pods that are in the slots of a record: the ledgers.
+    /// By `namespace/name` of pods in a record's slots: the ledgers.
     of_pods: BTreeMap<String, BTreeSet<Arc<str>>>,
     /// Pods that name an address.
     naming: BTreeSet<(Address, String)>,
@@ -92,18 +92,18 @@ pub(super) struct Index {
     /// By pool: the nodes that want addresses of it.
     asking: BTreeMap<String, BTreeSet<String>>,
     asks: BTreeMap<String, String>,
-    /// Where grants of a ledger go on.
+    /// Where the next grant of a ledger starts.
     next: BTreeMap<Arc<str>, u8>,
 }
 
 impl Index {
-    /// Forgets everything but where grants go on, and the sizes of what was attached.
+    /// Forgets everything but where grants continue, and the sizes of attached ranges.
     pub(super) fn clear(&mut self) {
         let (next, prefixes) = (std::mem::take(&mut self.next), std::mem::take(&mut self.prefixes));
         *self = Self { prefixes, next, ..Self::default() };
     }
 
-    /// Takes in a pool.
+    /// Reads a pool.
     pub(super) fn read_pool(&mut self, known: &Aliases, name: &str) {
         self.pools.remove(name);
         if let Some(pool) = known.pools.get(name) {
@@ -117,7 +117,7 @@ impl Index {
         self.note_managed(known);
     }
 
-    /// What is ours to remove: what pools attach, in the ranges and sizes in which they do.
+    /// What is ours to remove: ranges in the pools, of the sizes that they attach.
     fn note_managed(&mut self, known: &Aliases) {
         let ranges = known.pools.iter().flat_map(|pool| {
             let prefixes = self.prefixes.get(&pool.name_any()).cloned().unwrap_or_default();
@@ -134,12 +134,12 @@ impl Index {
         }
     }
 
-    /// Pools of other kinds have changed: they may have addresses of ours.
+    /// Pools of other kinds have changed; they may overlap ours.
     pub(super) fn other_pools_changed(&mut self) {
         self.stale = true;
     }
 
-    /// Finds out which pools overlap, if that may have changed, and says for which of them it has.
+    /// Computes which pools overlap, if that may have changed. Returns the pools for which it has.
     pub(super) fn compare(&mut self, world: &World) -> BTreeSet<String> {
         if !std::mem::take(&mut self.stale) {
             return BTreeSet::new();
@@ -158,7 +158,7 @@ impl Index {
         changed
     }
 
-    /// Takes in a ledger, and says which nodes had or have something of it, and its pool.
+    /// Reads a ledger. Returns the nodes that had or have something of it, and its pool.
     pub(super) fn read_ledger(
         &mut self,
         known: &Aliases,
@@ -222,7 +222,7 @@ impl Index {
         (nodes, pools)
     }
 
-    /// Takes in what a node wants, and says which pools that concerns.
+    /// Reads what a node wants. Returns the affected pools.
     pub(super) fn read_node(&mut self, known: &Aliases, node: &str) -> BTreeSet<String> {
         let mut pools = BTreeSet::new();
         if let Some(old) = self.asks.remove(node) {
@@ -238,7 +238,7 @@ impl Index {
         pools
     }
 
-    /// Takes in a pod, and says which addresses it named or names, and in the slots of which ledgers it is.
+    /// Reads a pod. Returns the addresses that it named or names, and the ledgers whose slots have it.
     pub(super) fn read_pod(&mut self, pods: &Pods, podref: &str) -> (Vec<Address>, BTreeSet<Arc<str>>) {
         let mut addresses = Vec::new();
         if let Some(old) = self.named.remove(podref) {
@@ -263,7 +263,7 @@ impl Index {
         self.of_nodes.keys()
     }
 
-    /// The ledgers of a pool, by their number.
+    /// The ledgers of a pool, by number.
     pub(super) fn of_pool(&self, pool: &str) -> impl Iterator<Item = (&u128, &Arc<str>)> {
         self.of_pools.get(pool).into_iter().flatten()
     }
@@ -273,7 +273,7 @@ impl Index {
         self.of_pools.get(pool)?.get(&number)
     }
 
-    /// How many addresses of a pool are taken.
+    /// How many addresses of a pool are in use.
     pub(super) fn taken(&self, pool: &str) -> u128 {
         self.taken.get(pool).copied().unwrap_or_default()
     }
@@ -299,7 +299,7 @@ impl Index {
         self.asking.get(pool).into_iter().flatten()
     }
 
-    /// How many addresses of withheld ranges pods could have, and how many of them are taken.
+    /// How many usable addresses withheld ranges have, and how many are in use.
     pub(super) fn withheld(&self, pool: &PoolView, ranges: &Ranges) -> (u128, u128) {
         let is_withheld = |cidr: Cidr| self.overlaps.withholds(&pool.name, cidr);
         let capacity = ranges.networks().filter(|(cidr, _)| is_withheld(*cidr)).map(|(_, count)| count).sum();
@@ -309,7 +309,8 @@ impl Index {
         (capacity, taken.filter_map(|(_, name)| self.ledgers.get(name)).map(|facts| facts.taken).sum())
     }
 
-    /// The pool that has an address, with the number of its ledger: of several, one that has a record of it, or else may give it.
+    /// The pool of an address, with the number of its ledger. If there are several: the one with a record of it,
+    /// otherwise one that may assign it.
     pub(super) fn pool_of(&self, address: Address) -> Option<(&PoolView, u128)> {
         let places = self.pools.values().filter_map(|pool| {
             let place = pool.ranges.as_ref().ok()?.place(address)?;
@@ -323,7 +324,7 @@ impl Index {
         best.map(|(pool, place)| (pool, place.ledger))
     }
 
-    /// The alias range of an address that a claim has, if no pod has it from the pool.
+    /// The alias range of a claim's address, if no pod got it from the pool.
     pub(super) fn alias_of_claim(&self, address: Address) -> Option<AliasRange> {
         let (pool, number) = self.pool_of(address)?;
         let (cidr, range) = pool.ranges.as_ref().ok()?.ledger(number)?;
@@ -332,7 +333,7 @@ impl Index {
         is_free.then(|| AliasRange { cidr: Cidr::host(address), range: range.to_owned() })
     }
 
-    /// Whether a record of a ledger covers an address: its own, or that of a block.
+    /// Whether a record of a ledger covers an address, alone or in a block.
     pub(super) fn is_recorded(&self, pool: &PoolView, number: u128, address: Address) -> bool {
         let place = pool.ranges.as_ref().ok().and_then(|ranges| ranges.place(address));
         let facts = self.ledger(&pool.name, number).and_then(|name| self.ledgers.get(name));
@@ -344,7 +345,7 @@ impl Index {
         self.named.iter().map(|(podref, address)| (podref.as_str(), *address))
     }
 
-    /// Where grants of a ledger go on: at what was free for longest, as far as this planner has seen.
+    /// Where the next grant of a ledger starts: at what has been free longest, as far as this planner has seen.
     pub(super) fn next_offset(&self, ledger: &str) -> u8 {
         self.next.get(ledger).copied().unwrap_or_default()
     }
@@ -358,7 +359,7 @@ impl Index {
 }
 
 impl PoolView {
-    /// Whether addresses of it may be given.
+    /// Whether its addresses may be assigned.
     pub(super) fn gives(&self) -> bool {
         self.is_kept && !self.deleting
     }
@@ -382,7 +383,7 @@ impl PoolView {
     }
 }
 
-/// The records of a ledger by their offsets.
+/// The records of a ledger by offset.
 pub(super) fn records(ledger: &IPLedger) -> impl Iterator<Item = (u8, &AliasRecord)> {
     ledger.spec.records.iter().filter_map(|(key, record)| Some((key.parse().ok()?, record)))
 }
@@ -392,12 +393,12 @@ pub(super) fn cidr_of(ledger: Cidr, offset: u8, record: &AliasRecord) -> Option<
     Cidr::new(ledger.nth(u128::from(offset)).ok()?, prefix_of(record))
 }
 
-/// The prefix of a record.
+/// The prefix length of a record.
 pub(super) fn prefix_of(record: &AliasRecord) -> u8 {
     record.prefix.and_then(|prefix| u8::try_from(prefix).ok()).filter(|prefix| *prefix <= 32).unwrap_or(32)
 }
 
-/// How many addresses a record is about.
+/// How many addresses a record covers.
 pub(super) fn size_of(record: &AliasRecord) -> u128 {
     1 << (32 - prefix_of(record)).min(8)
 }

@@ -1,4 +1,4 @@
-//! What is known of alias addresses: the objects, what the driver was told, and what it says of each machine.
+//! What is known of alias addresses: the objects, what the driver was told, and what it reports of each machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::cache::Cache;
 use crate::changes::{ChangeLog, Changed, Cursor};
 use crate::world::{State, World};
 
-/// Alias pools and what belongs to them, as far as it is known.
+/// Alias pools and what belongs to them.
 #[derive(Debug, Default)]
 pub struct Aliases {
     /// Pools.
@@ -22,15 +22,15 @@ pub struct Aliases {
     pub ledgers: Cache<IPLedger>,
     /// What nodes want, by node.
     pub nodes: Cache<NodeAliases>,
-    /// The driver that is at work, if one is: another number each time.
+    /// The number of the working driver, if any.
     driver: Option<u64>,
     /// What it was told, by node.
     told: BTreeMap<String, Arc<Wanted>>,
-    /// What it says of the machine of each node.
+    /// What it reports of each node's machine.
     machines: BTreeMap<String, MachineView>,
-    /// The nodes whose machines have a range, or may.
+    /// The nodes whose machines have, or may have, a range.
     holders: BTreeMap<Cidr, BTreeSet<String>>,
-    /// The nodes of which something of this has changed.
+    /// The nodes for which something changed.
     changes: ChangeLog,
 }
 
@@ -39,13 +39,13 @@ pub struct Aliases {
 pub struct MachineView {
     /// What the driver had been told by then ([`Wanted::turn`]).
     pub turn: u64,
-    /// Whether its list was read. Before, absence of a range means nothing.
+    /// Whether its list was read. Before, a missing range means nothing.
     pub known: bool,
-    /// Ranges that are wanted there, or there.
+    /// Ranges that are wanted or present there.
     pub ranges: BTreeMap<Cidr, Attachment>,
     /// How many ranges of others it has.
     pub others: usize,
-    /// So many ranges it takes, as far as is known.
+    /// How many ranges it takes, as far as known.
     pub limit: usize,
     /// What the cloud refuses there.
     pub refusal: Option<Refusal>,
@@ -60,12 +60,12 @@ impl MachineView {
 }
 
 impl Aliases {
-    /// The driver that is at work.
+    /// The working driver.
     pub fn driver(&self) -> Option<u64> {
         self.driver
     }
 
-    /// A driver begins, with nothing told and nothing seen; or none is at work any more.
+    /// A driver starts without knowledge, or none works any more.
     pub fn note_driver(&mut self, driver: Option<u64>) {
         self.driver = driver;
         self.told.clear();
@@ -74,7 +74,7 @@ impl Aliases {
         self.changes.note_all();
     }
 
-    /// A driver was told what is wanted at a node's machine.
+    /// A driver was told what a node's machine should have.
     pub fn note_told(&mut self, wanted: Arc<Wanted>) {
         if self.driver == Some(wanted.driver) {
             self.changes.note(&wanted.node);
@@ -82,7 +82,7 @@ impl Aliases {
         }
     }
 
-    /// What a driver says of a node's machine.
+    /// A driver reports a node's machine.
     pub fn note_machine(&mut self, driver: u64, node: &str, view: &MachineView) {
         if self.driver == Some(driver) {
             self.changes.note(node);
@@ -111,27 +111,27 @@ impl Aliases {
         self.told.values()
     }
 
-    /// What it says of a node's machine.
+    /// What it reports of a node's machine.
     pub fn machine(&self, node: &str) -> Option<&MachineView> {
         self.machines.get(node)
     }
 
-    /// Whether a machine has a range, or may, as far as is known.
+    /// Whether a machine has, or may have, a range.
     pub fn is_somewhere(&self, range: &Cidr) -> bool {
         self.holders.contains_key(range)
     }
 
-    /// Whether a machine has a range within this one, or may, as far as is known.
+    /// Whether a machine has, or may have, a range within this one.
     pub fn is_any_within(&self, cidr: Cidr) -> bool {
         self.holders.range(cidr..).next().is_some_and(|(range, _)| cidr.covers(range))
     }
 
-    /// All machines that it has said something of, by node.
+    /// All machines that it has reported, by node.
     pub fn machines(&self) -> impl Iterator<Item = (&String, &MachineView)> {
         self.machines.iter()
     }
 
-    /// Of which nodes the driver was told, or has said, something since `cursor` was here.
+    /// The nodes for which the driver was told or reported something since `cursor`.
     pub(super) fn changed_machines(&self, cursor: &mut Cursor) -> Changed {
         self.changes.since(cursor)
     }
@@ -159,7 +159,7 @@ impl World {
         self.state()
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(crate) fn aliases_mut(&mut self) -> &mut Aliases {
         self.state_mut()
     }
@@ -174,7 +174,7 @@ pub struct Machine {
     pub interface: InterfaceId,
 }
 
-/// A node that is no machine of the cloud, as far as can be read.
+/// A node that is not a machine of the cloud, as far as can be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "spec.providerID of the node is \"{0}\"; accepted is gce://PROJECT/ZONE/INSTANCE, which the cloud's controller writes"

@@ -1,4 +1,4 @@
-//! One ledger: what becomes of each of its records.
+//! Decides what happens to each record of one ledger.
 //!
 //! ```text
 //!             granted                    given back, or the node is missing       off the machine, and cooled
@@ -24,7 +24,7 @@ use crate::write::At;
 /// Records by offset.
 pub(super) type Records = BTreeMap<u8, AliasRecord>;
 
-/// What becomes of a ledger.
+/// The outcome for a ledger.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Look {
     pub(super) records: Records,
@@ -34,14 +34,14 @@ pub(super) struct Look {
     pub(super) due: Option<Timestamp>,
 }
 
-/// A grant that no other write of any leader gives: a ledger is written once at each version.
+/// A grant that no other write of any leader uses: each version of a ledger is written once.
 pub(super) fn new_grant(ledger: Option<&IPLedger>, now: Timestamp) -> String {
     let version = ledger.and_then(ResourceExt::resource_version).unwrap_or_default();
     let version: String = version.chars().take(32).collect();
     format!("{}-{version}", now.as_millis())
 }
 
-/// What becomes of a ledger with these addresses, whether it exists or not.
+/// Decides about a ledger with these addresses, existing or not.
 pub(super) fn look(context: Context<'_>, pool: &PoolView, cidr: Cidr, ledger: Option<&IPLedger>) -> Look {
     let grant = new_grant(ledger, context.now);
     let mut look = Look::default();
@@ -69,7 +69,7 @@ pub(super) fn look(context: Context<'_>, pool: &PoolView, cidr: Cidr, ledger: Op
     }
     for (address, allocation) in pool.allocations.range(cidr.first()..=cidr.last()).filter(|_| gives) {
         let Some(offset) = offset_of(cidr, *address) else { continue };
-        // Of what pods report, the entry is not the last word.
+        // The entry is not final for what pods report.
         if covers(&look.records, offset) || reported.contains(address) {
             continue;
         }
@@ -129,7 +129,7 @@ fn look_at(
     Some(next)
 }
 
-/// The finalizers of a ledger with ours, if it can still come onto it.
+/// The finalizers of a ledger with ours, if it can still be added.
 pub(super) fn finalizers(ledger: &IPLedger) -> Vec<String> {
     let mut finalizers = ledger.finalizers().to_vec();
     if ledger.metadata.deletion_timestamp.is_none() && !finalizers.iter().any(|it| it == FINALIZER) {
@@ -138,7 +138,7 @@ pub(super) fn finalizers(ledger: &IPLedger) -> Vec<String> {
     finalizers
 }
 
-/// The end of a ledger that has no record and is being deleted, or whose pool is.
+/// Ends a ledger that has no records and is in deletion, or whose pool is.
 pub(super) fn dropped(ledger: &IPLedger, pool: Option<&PoolView>) -> Option<CloudWrite> {
     let deleting = ledger.metadata.deletion_timestamp.is_some();
     let goes = deleting || pool.is_some_and(|pool| pool.deleting);
@@ -154,7 +154,7 @@ pub(super) fn offset_of(cidr: Cidr, address: Address) -> Option<u8> {
     cidr.contains(address).then(|| address.distance_from(cidr.first()).ok()?.try_into().ok()).flatten()
 }
 
-/// Whether a record is about this offset.
+/// Whether a record covers this offset.
 pub(super) fn covers(records: &Records, offset: u8) -> bool {
     records.range(..=offset).next_back().is_some_and(|(first, record)| {
         u32::from(offset) - u32::from(*first) < 1 << (32 - prefix_of(record)).min(8)

@@ -10,11 +10,11 @@ use tenure_cloud::{Answer, Attachment, CloudError, ErrorKind, Progress};
 use tenure_handles::Timestamp;
 
 use crate::cache::Known;
-use crate::metrics::{Labels, Numbers};
+use crate::metrics::{Labels, Numbers, labels, metric};
 use crate::part::Count;
 use crate::world::World;
 
-/// What the driver counts.
+/// Counted by the driver.
 #[derive(Debug, Default)]
 pub(super) struct CloudNumbers {
     requests: Family<Labels, Counter>,
@@ -31,7 +31,7 @@ impl CloudNumbers {
             | Answer::Owner(Err(error)) => word(error),
             _ => "done",
         };
-        self.requests.get_or_create(&vec![("kind", kind.to_owned()), ("outcome", outcome.to_owned())]).inc();
+        self.requests.get_or_create(&labels([("kind", kind), ("outcome", outcome)])).inc();
     }
 }
 
@@ -49,7 +49,7 @@ fn word(error: &CloudError) -> &'static str {
     }
 }
 
-/// What is counted of pools and machines.
+/// Counts of pools and machines.
 #[derive(Debug)]
 pub(super) struct CloudMetrics {
     addresses: Numbers,
@@ -59,29 +59,28 @@ pub(super) struct CloudMetrics {
 
 impl CloudMetrics {
     pub(super) fn registered(registry: &mut Registry, numbers: &Arc<CloudNumbers>) -> Self {
-        let metrics =
-            Self { addresses: Numbers::default(), ranges: Numbers::default(), wanted: Numbers::default() };
         registry.register(
             "tenure_cloud_requests",
-            "Requests to the cloud by what they do (update: changes of an interface) and what became of them",
+            "Requests to the cloud by kind (update: changes of an interface) and outcome",
             numbers.requests.clone(),
         );
-        registry.register(
-            "tenure_alias_pool_addresses",
-            "Addresses of an IPPool by what they are: capacity, allocated, available",
-            metrics.addresses.clone(),
-        );
-        registry.register(
-            "tenure_alias_ranges",
-            "Alias ranges by where they are: attached, attaching, refused, detaching",
-            metrics.ranges.clone(),
-        );
-        registry.register(
-            "tenure_alias_ranges_wanted",
-            "Alias ranges that nodes want in all, and those of them that no machine has yet (waiting)",
-            metrics.wanted.clone(),
-        );
-        metrics
+        Self {
+            addresses: metric(
+                registry,
+                "tenure_alias_pool_addresses",
+                "Addresses of an IPPool by state: capacity, allocated, available",
+            ),
+            ranges: metric(
+                registry,
+                "tenure_alias_ranges",
+                "Alias ranges by state: attached, attaching, refused, detaching",
+            ),
+            wanted: metric(
+                registry,
+                "tenure_alias_ranges_wanted",
+                "Alias ranges that nodes want in all, and those of them that no machine has yet (waiting)",
+            ),
+        }
     }
 }
 
@@ -96,7 +95,7 @@ impl Count for CloudMetrics {
             let Some(AliasPoolStatus { capacity, allocated, available, .. }) = &pool.status else { continue };
             for (state, count) in [("capacity", capacity), ("allocated", allocated), ("available", available)]
             {
-                let labels = vec![("pool", pool.key()), ("state", state.to_owned())];
+                let labels = labels([("pool", &pool.key()), ("state", state)]);
                 self.addresses.get_or_create(&labels).set(as_number(*count));
             }
         }
@@ -107,13 +106,13 @@ impl Count for CloudMetrics {
                 Attachment::Refused(_) => "refused",
                 Attachment::Detaching | Attachment::Absent => "detaching",
             };
-            self.ranges.get_or_create(&vec![("state", state.to_owned())]).inc();
+            self.ranges.get_or_create(&labels([("state", state)])).inc();
         }
         for node in known.nodes.iter() {
             let attached = node.status.as_ref().map_or(0, |status| status.attached);
             let waiting = node.spec.wanted.saturating_sub(attached).max(0);
             for (state, count) in [("wanted", node.spec.wanted), ("waiting", waiting)] {
-                let labels = vec![("pool", node.spec.pool.clone()), ("state", state.to_owned())];
+                let labels = labels([("pool", &node.spec.pool), ("state", state)]);
                 self.wanted.get_or_create(&labels).inc_by(count.into());
             }
         }

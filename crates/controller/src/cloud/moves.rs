@@ -1,4 +1,4 @@
-//! Addresses that move with a pod: [`Slots`] of the record decide, and the record's node follows the active one.
+//! Addresses that move with a pod: the [`Slots`] of the record decide, and the record's node follows the active pod.
 //!
 //! ```text
 //!  no move ──the source's node says that a marked pod leaves──▶ active: S ──a pod D names the address──▶ active: D, incoming: S
@@ -7,8 +7,8 @@
 //!     └──────────────────────────────────────────────────────────────── both are gone, the last was not ◀───┘
 //! ```
 //!
-//! The same machine keeps what the prototype allocated for its pods, and what pods have without a record ([`super::reports`]): such a pod
-//! is the active one, and nobody follows it unless it is marked.
+//! The same code keeps what the prototype allocated for its pods, and what pods have without a record
+//! ([`super::reports`]): such a pod is the active one, and none follows it unless it is marked.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use tenure_api::cloud::{AliasMove, AliasRecord, Allocation, LeavingPod};
@@ -25,7 +25,7 @@ use super::write::Change;
 /// Nobody's UID: an address that waits for a pod is not for others.
 const NOBODY: &str = "-";
 
-/// What becomes of a record.
+/// The outcome for a record.
 pub(super) struct Step {
     pub(super) record: AliasRecord,
     pub(super) change: Option<Change>,
@@ -39,12 +39,12 @@ pub(super) fn pods_of(record: &AliasRecord) -> Vec<String> {
     slots_of(moving).both().map(|slot| format!("{}/{}", moving.namespace, slot.pod)).collect()
 }
 
-/// Slots that cannot be read count as empty: then no pod has the address, and it waits.
+/// Unreadable slots count as empty: then no pod has the address, and it waits.
 pub(super) fn slots_of(moving: &AliasMove) -> Slots {
     Slots::from_annotation(&moving.holders).unwrap_or_default()
 }
 
-/// Whether somebody moves with the address, or may still come for it.
+/// Whether a pod moves with the address, or may still come for it.
 pub(super) fn is_pending(record: &AliasRecord, pool: &PoolView, now: Timestamp) -> bool {
     record.moving.is_some() && !is_over(record, pool, now)
 }
@@ -65,7 +65,7 @@ pub(super) fn reserved_for(record: &AliasRecord, pool: &PoolView, now: Timestamp
     Some(slots_of(moving).active.map_or_else(|| NOBODY.to_owned(), |slot| slot.uid))
 }
 
-/// What the prototype allocated, for as long as its pod lives.
+/// What the prototype allocated, while its pod lives.
 pub(super) fn imported(context: Context<'_>, it: &Allocation, grant: &str) -> Option<AliasRecord> {
     let pod = context.pods.get(&format!("{}/{}", it.pod_namespace, it.pod_name))?;
     if it.node_name.is_empty() || !it.pod_uid.is_empty() && it.pod_uid != pod.uid {
@@ -74,7 +74,7 @@ pub(super) fn imported(context: Context<'_>, it: &Allocation, grant: &str) -> Op
     Some(of_pod(context, (&it.pod_namespace, &it.pod_name), &pod.uid, &it.node_name, grant))
 }
 
-/// What a pod has without a record: the pod's own, or its node's if it is a block.
+/// What a pod has without a record: its own, or its node's if it is a block.
 pub(super) fn reported(context: Context<'_>, kept: &Kept, grant: &str) -> AliasRecord {
     let prefix = kept.range.prefix();
     if prefix < 32 {
@@ -114,7 +114,7 @@ fn begun(namespace: &str, slot: Slot, marked: bool) -> AliasMove {
     AliasMove { namespace, holders, marked: Some(marked), vacant: None }
 }
 
-/// The next step of the move of a record that is not freed.
+/// The next step of the move of a held record.
 pub(super) fn step(
     context: Context<'_>,
     pool: &PoolView,
@@ -146,7 +146,7 @@ pub(super) fn step(
                 };
                 next.moving = Some(begun(&it.namespace, slot, true));
             }
-            // The node says still what has come to nothing.
+            // The node still reports a move that was abandoned.
             Some(_) => return stays(next),
             None => next.moving = None,
         }
@@ -162,7 +162,7 @@ pub(super) fn step(
     if let Some(active) = &after.active {
         moving.marked = is_marked(context, address, record, &moving.namespace, active).or(moving.marked);
     } else if moving.marked == Some(false) {
-        // Nobody may follow a pod that was not marked: it is an ordinary alias of its node.
+        // Nobody may follow a pod that is not marked: it is an ordinary alias of its node.
         return Step { change: Some(Change::Quiet), due: None, record: next };
     }
     moving.vacant = match after.active {
@@ -189,7 +189,7 @@ fn leaving<'a>(context: Context<'a>, address: Address, record: &AliasRecord) -> 
     context.known.nodes.get(&record.node)?.spec.leaving.get(&address.to_string())
 }
 
-/// Whether the pod that has an address is marked as moving out, if that is known: by its annotation, or by the word of its node.
+/// Whether the pod of an address is marked as moving out, if known: by its annotation, or by its node's report.
 fn is_marked(
     context: Context<'_>,
     address: Address,
@@ -208,7 +208,7 @@ fn lives(context: Context<'_>, pod: &LeavingPod) -> bool {
     context.pods.lives(&format!("{}/{}", pod.namespace, pod.pod), &pod.uid)
 }
 
-/// The living pods of the slots, and those that may take the address over.
+/// The living pods of the slots, and those that may take over the address.
 fn users(
     context: Context<'_>,
     pool: &PoolView,
@@ -227,7 +227,7 @@ fn users(
     users
 }
 
-/// What is known of a pod in a slot that lives.
+/// What is known of a living pod in a slot.
 fn facts_of(context: Context<'_>, namespace: &str, slot: &Slot) -> Option<PodFacts> {
     let podref = format!("{namespace}/{}", slot.pod);
     if let Some(pod) = context.pods.claim_user(&podref).filter(|pod| pod.uid == slot.uid) {
@@ -242,7 +242,7 @@ fn facts_of(context: Context<'_>, namespace: &str, slot: &Slot) -> Option<PodFac
     })
 }
 
-/// Why a pod does not get the address that it names, of a record that somebody moves with.
+/// Why a pod does not get the address that it names while another pod moves with its record.
 fn refusal(
     context: Context<'_>,
     pool: &PoolView,
@@ -285,7 +285,7 @@ fn refusal(
     ))
 }
 
-/// Why no address can follow a pod to where it is. The alias would leave the pod that has it, and arrive nowhere.
+/// Why no address can follow a pod to its node: the alias would leave the pod that has it, and arrive nowhere.
 fn no_target(context: Context<'_>, pod: &PodFacts) -> Option<String> {
     if pod.host_network {
         return Some(
@@ -309,7 +309,8 @@ fn no_target(context: Context<'_>, pod: &PodFacts) -> Option<String> {
     }
 }
 
-/// Why a pod that names an address does not get it, if it does not. `record` is what the ledger has for the address, or is about to.
+/// Why a pod does not get the address that it names, if it does not. `record` is what the ledger has, or will have,
+/// for the address.
 pub(super) fn problem_of(
     context: Context<'_>,
     pod: &PodFacts,
@@ -331,7 +332,7 @@ pub(super) fn problem_of(
         return Some(nobody());
     };
     let slots = slots_of(moving);
-    // Who may have it in another namespace is nobody's business here.
+    // The message must not reveal users in other namespaces.
     if moving.namespace != pod.namespace {
         return Some(nobody());
     }

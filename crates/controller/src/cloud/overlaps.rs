@@ -1,9 +1,9 @@
-//! Ranges of pools that have addresses of another pool: the later one gives none.
+//! Overlapping ranges: the range with lower precedence assigns nothing.
 //!
-//! Of two ranges of alias pools, one that has records comes before one that has none; then the older pool, then the order in a pool.
-//! What the later one has recorded already stays recorded, and the earlier one does not give it away. AddressPools and NodeIPPools
-//! know nothing of alias pools, so they come before all of them, but for what an alias pool excludes. A range of Whereabouts may exclude any address in its
-//! configuration, so it withholds only what it has recorded.
+//! Of two alias ranges, one with records precedes one without; then the older pool precedes; then the order in the
+//! pool. What the other range has recorded stays recorded, and the preceding one does not assign it. AddressPools and
+//! NodeIPPools do not know alias pools, so they precede all of them, except for what an alias pool excludes. A range
+//! of Whereabouts may exclude any address in its configuration, so it withholds only what it has recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,14 +18,14 @@ use crate::cache::Known;
 use crate::shared::{Shared, SharedRanges, Span, overlap};
 use crate::world::World;
 
-/// So many overlaps a message names.
+/// How many overlaps a message names.
 const NAMED: usize = 4;
 
-/// Which ranges give nothing, and whose addresses others have.
+/// Which ranges assign nothing, and which addresses others hold.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
     withheld: BTreeMap<String, Vec<Clash>>,
-    /// By pool: the pools that have addresses of it, and may have recorded them.
+    /// By pool: the pools that share addresses with it, and may have recorded them.
     rivals: BTreeMap<String, BTreeSet<String>>,
     /// Ranges of Whereabouts. The keys are `pool range`.
     shared: SharedRanges,
@@ -33,7 +33,7 @@ pub(super) struct Overlaps {
     keys: BTreeMap<String, BTreeSet<Cidr>>,
 }
 
-/// A range that gives no address, because another pool has some of them and comes first.
+/// A range that assigns nothing, because another pool has some of its addresses and takes precedence.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Clash {
     range: Cidr,
@@ -50,7 +50,8 @@ impl fmt::Display for Clash {
 }
 
 impl Overlaps {
-    /// Finds out which ranges give nothing, and says for which pools that is new. `in_use` says whether a range of a pool has records.
+    /// Computes which ranges assign nothing. Returns the pools for which that changed. `in_use` tells whether a range
+    /// of a pool has records.
     pub(super) fn compare(
         &mut self,
         pools: &BTreeMap<String, PoolView>,
@@ -95,7 +96,7 @@ impl Overlaps {
         names.filter(|name| before.get(*name) != self.withheld.get(*name)).cloned().collect()
     }
 
-    /// Takes in everything of Whereabouts, and all pools.
+    /// Reads everything of Whereabouts, and all pools.
     pub(super) fn read_all(&mut self, pools: &BTreeMap<String, PoolView>, world: &World) {
         self.keys = pools.iter().map(|(name, pool)| (name.clone(), networks_of(pool))).collect();
         let all = self.keys.iter().flat_map(|(name, ranges)| ranges.iter().map(move |range| (name, range)));
@@ -103,7 +104,7 @@ impl Overlaps {
         self.shared.read_all(world.ledgers(), all);
     }
 
-    /// Takes in a pool that came, went or changed.
+    /// Reads a pool that was added, removed or changed.
     pub(super) fn read_pool(&mut self, pools: &BTreeMap<String, PoolView>, name: &str) {
         let now = pools.get(name).map(networks_of).unwrap_or_default();
         for gone in self.keys.remove(name).unwrap_or_default().difference(&now) {
@@ -115,7 +116,7 @@ impl Overlaps {
         self.keys.insert(name.to_owned(), now);
     }
 
-    /// Takes in ledgers and slices of Whereabouts, and says for which pools there may be something new.
+    /// Reads ledgers and slices of Whereabouts. Returns the pools for which something may have changed.
     pub(super) fn read_ranges<'a>(
         &mut self,
         world: &World,
@@ -132,23 +133,23 @@ impl Overlaps {
         keys.iter().filter_map(|key| key.split_once(' ')).map(|(pool, _)| pool.to_owned()).collect()
     }
 
-    /// Whether nothing of these addresses of a pool is given to anybody.
+    /// Whether this pool assigns none of these addresses.
     pub(super) fn withholds(&self, pool: &str, cidr: Cidr) -> bool {
         self.withheld.get(pool).into_iter().flatten().any(|clash| clash.range.overlaps(&cidr))
     }
 
-    /// The pools that have addresses of this one, and may have recorded them.
+    /// The pools that share addresses with this one, and may have recorded them.
     pub(super) fn rivals(&self, pool: &str) -> impl Iterator<Item = &String> {
         self.rivals.get(pool).into_iter().flatten()
     }
 
-    /// What pods on networks of Whereabouts have of a range of a pool.
+    /// What pods on networks of Whereabouts hold in a range of a pool.
     pub(super) fn held<'a>(&'a self, world: &'a World, pool: &str, cidr: Cidr) -> Vec<Span> {
         let ranges = self.keys.get(pool).into_iter().flatten().filter(|range| range.covers(&cidr));
         ranges.flat_map(|range| self.shared.held(world.ledgers(), &key_of(pool, *range))).collect()
     }
 
-    /// Why ranges of a pool give nothing, and what to do.
+    /// Why ranges of a pool assign nothing, and what to do.
     pub(super) fn problem(&self, pool: &str) -> Option<String> {
         let clashes = self.withheld.get(pool)?;
         let named: Vec<String> = clashes.iter().take(NAMED).map(ToString::to_string).collect();
@@ -160,7 +161,7 @@ impl Overlaps {
         ))
     }
 
-    /// A range of Whereabouts that has addresses of a pool, and what to do.
+    /// A range of Whereabouts that overlaps a pool, and what to do.
     pub(super) fn neighbour(&self, pool: &str) -> Option<String> {
         let ranges = self.keys.get(pool).into_iter().flatten();
         let (range, Shared { kind, name }) =
@@ -180,7 +181,7 @@ fn networks_of(pool: &PoolView) -> BTreeSet<Cidr> {
     pool.ranges.iter().flat_map(Ranges::networks).map(|(cidr, _)| cidr).collect()
 }
 
-/// Pools that come before all alias pools: kind, name, range, and its first and last address.
+/// Pools that precede all alias pools: kind, name, range, and its first and last address.
 fn before_all(world: &World) -> Vec<(&'static str, String, String, Span)> {
     let mut all = Vec::new();
     for pool in world.coil().pools.iter() {

@@ -49,7 +49,7 @@ impl CloudPerformer {
     async fn write(&self, write: &CloudWrite) -> Answer {
         match write {
             CloudWrite::Create { ledger, .. } => {
-                // A ledger of a pool that is gone would be nobody's.
+                // A ledger whose pool is gone would belong to nobody.
                 if let Some(gone) = self.lacks_pool(ledger).await? {
                     return Ok((Outcome::Superseded, gone));
                 }
@@ -105,7 +105,7 @@ impl CloudPerformer {
         }
     }
 
-    /// What is known if the pool of a ledger is gone, or is going; nothing if it stays.
+    /// An observation if the pool of a ledger is gone or in deletion; `None` if it stays.
     async fn lacks_pool(&self, ledger: &IPLedger) -> Result<Option<Option<Observation>>, kube::Error> {
         let owner = ledger.owner_references().first();
         let pools: Api<AliasPool> = Api::all(self.client.clone());
@@ -117,7 +117,7 @@ impl CloudPerformer {
         Ok(if there.as_ref().is_some_and(stays) { None } else { Some(there.map(Observation::is)) })
     }
 
-    /// A ledger of a pool, if there is one: what it says is known then, unless nobody can read it.
+    /// An observation of a pool's ledger, if it exists and can be read.
     async fn any_ledger(&self, pool: &str) -> Result<Option<Observation>, kube::Error> {
         let api: Api<Read<IPLedger>> = Api::all(self.client.clone());
         let of_pool = ListParams::default().fields(&format!("pool={pool}"));

@@ -1,4 +1,4 @@
-//! The plan of the part: ledgers, nodes and pools that something has changed about, that have not been finished, or that are due.
+//! Plans the part: ledgers, nodes and pools that changed, are not finished, or are due.
 
 mod touched;
 
@@ -30,10 +30,10 @@ use crate::world::World;
 use crate::write::{At, Write};
 use touched::{Cursors, Touched};
 
-/// So long a driver has to read all machines.
+/// How long a driver has to read all machines.
 const READ: Duration = Duration::from_mins(5);
 
-/// Plans for pools, ledgers and nodes.
+/// Plans pools, ledgers and nodes.
 #[derive(Debug)]
 pub(super) struct CloudPlanner {
     rest: Duration,
@@ -46,13 +46,13 @@ pub(super) struct CloudPlanner {
     short: BTreeMap<String, BTreeMap<String, usize>>,
     /// Why nodes get less than they want.
     problems: BTreeMap<String, String>,
-    /// The driver, since when it is known, and whether it is still reading.
+    /// The driver, since when it is known, and whether it is still reading machines.
     driver: (Option<u64>, Timestamp, bool),
     /// What machines had at the last plan.
     views: BTreeMap<String, BTreeSet<Cidr>>,
     /// What the cloud refuses, by node.
     refusals: BTreeMap<String, Refusal>,
-    /// When to look at which ledger again.
+    /// When to look at each ledger again.
     due: BTreeMap<(String, u128), Timestamp>,
     gatherings: Gatherings,
     notes: Standing,
@@ -82,7 +82,8 @@ impl CloudPlanner {
         }
     }
 
-    /// Finds out whether the driver has read all machines. One that cannot be read keeps nobody waiting for longer than [`READ`].
+    /// Determines whether the driver has read all machines. A machine that cannot be read delays nobody longer than
+    /// [`READ`].
     fn look_at_driver(&mut self, world: &World, now: Timestamp) {
         let known = world.aliases();
         let (driver, mut since, was_reading) = self.driver;
@@ -117,7 +118,7 @@ impl CloudPlanner {
         }
     }
 
-    /// Since when nodes are missing that have something.
+    /// Since when nodes with records are missing.
     fn note_missing(&mut self, world: &World, nodes: &BTreeSet<String>, now: Timestamp) {
         for node in nodes {
             let has = self.index.of_node(node).next().is_some();
@@ -182,7 +183,7 @@ impl CloudPlanner {
                     }
                 }
             }
-            // What comes to a node otherwise counts, too.
+            // What a node gets in other ways counts, too.
             for change in looks.iter().filter(|(key, _)| key.0 == *name).flat_map(|(_, look)| &look.changes) {
                 if let Change::Imported { node } | Change::Moved { node, .. } = change
                     && let Some(lacks) = short.get_mut(node)
@@ -216,7 +217,7 @@ impl CloudPlanner {
         }
         self.unfinished.ledgers.extend(dropped.iter().map(|(key, _)| key.clone()));
         writes.extend(dropped.into_iter().map(|(_, drop)| drop));
-        // Nodes that get nothing are looked at again with each plan: anything may free something.
+        // Nodes that get nothing are planned again each time: anything may free something.
         self.unfinished.nodes.extend(self.short.values().flat_map(|short| short.keys().cloned()));
         self.problems.extend(unserved);
         writes
@@ -310,14 +311,14 @@ impl CloudPlanner {
 impl Plan for CloudPlanner {
     fn plan(&mut self, world: &World, _: &mut Board, now: Timestamp) -> Vec<Write> {
         let known = world.aliases();
-        // Without pods nobody knows which of those that move are gone. They are watched once there is a pool.
+        // Without pods it is not known which moving pods are gone. They are watched once a pool exists.
         if !known.is_complete() || known.is_used() && !world.ledgers().pods.is_complete() {
             return Vec::new();
         }
         if !known.is_used() && known.driver().is_none() {
             return Vec::new();
         }
-        // Nor is it known which addresses claims have, and where their pods are.
+        // Nor is it known which addresses claims hold, and where their pods are.
         let knows_claims = world.claims().all.is_complete() || world.lacks(CLAIM);
         if !world.coil().blocks.is_complete() || !knows_claims {
             return Vec::new();

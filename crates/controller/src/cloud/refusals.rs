@@ -1,4 +1,4 @@
-//! What the cloud refuses to a pool, in words, and what to do. What one machine lacks stays with its node.
+//! What the cloud refuses a pool, in words, and what to do. What one machine lacks is reported on its node.
 
 use tenure_api::cloud::AliasPool;
 use tenure_cloud::{CloudError, ErrorKind};

@@ -1,8 +1,9 @@
-//! Evidence of use: addresses of pools that living pods have by the word of their kubelets, whether or not a record says so.
+//! Evidence of use: addresses of pools that living pods have according to their kubelets, with or without a record.
 //!
-//! The prototype never rewrote an entry when a pod moved, and an API server that was restored from a backup knows less than the
-//! machines. So an address that a pod reports and that has no record counts as in use at that pod's node: its alias stays there, a record
-//! is written for it, and nobody else gets it. Evidence only adds: what a record says, no report changes.
+//! The prototype never rewrote an entry when a pod moved, and an API server restored from a backup knows less than
+//! the machines. So an address that a pod reports without a record counts as in use at the pod's node: its alias
+//! stays there, a record is written for it, and nobody else gets it. Evidence only adds: a report never changes a
+//! record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +22,7 @@ pub(super) struct Reports {
     by_node: BTreeMap<String, BTreeSet<(Address, String)>>,
 }
 
-/// Who keeps an address that has no record.
+/// Who keeps an address without a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Kept {
     /// What is attached.
@@ -32,7 +33,7 @@ pub(super) struct Kept {
 }
 
 impl Reports {
-    /// Takes in all pods anew, for these ranges of all pools.
+    /// Reads all pods again, for these ranges of all pools.
     pub(super) fn read_all(&mut self, pods: &Pods, managed: &[Managed]) {
         *self = Self::default();
         let all: Vec<String> = pods.reports().map(|(podref, _)| podref.to_owned()).collect();
@@ -41,7 +42,7 @@ impl Reports {
         }
     }
 
-    /// Takes in a pod, and says which addresses it had or has, and where.
+    /// Reads a pod. Returns the addresses that it had or has, and where.
     pub(super) fn read(
         &mut self,
         pods: &Pods,
@@ -103,8 +104,9 @@ impl Reports {
     }
 }
 
-/// Who keeps an address of a pool that is reported and that no record covers. Of several pods it is the one whose machine has the alias;
-/// nobody is chosen before the machines were read. Otherwise the one that names the address, then that of the prototype's entry.
+/// Who keeps a reported address of a pool that no record covers. Of several pods: the one whose machine has the
+/// alias; nobody before the machines were read. Otherwise the one that names the address, then that of the
+/// prototype's entry.
 pub(super) fn kept(context: Context<'_>, pool: &PoolView, address: Address) -> Option<Kept> {
     let ranges = pool.ranges.as_ref().ok()?;
     let usable = ranges.is_usable(address) && !context.withholds(pool, Cidr::host(address));

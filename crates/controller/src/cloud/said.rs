@@ -1,4 +1,4 @@
-//! What people are told that no write says: pods that do not get the address that they name, and moves that came to nothing.
+//! Events that belong to no write: pods that do not get the address that they name, and failed moves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::ledger::{Look, offset_of};
 use super::{events, moves};
 use crate::events::Note;
 
-/// What people should know of pods that name an address, and of moves that came to nothing. Without a note, a look at the key begins.
+/// Events about pods that name an address, and about failed moves. Without a note, it begins to look at the key.
 pub(super) fn say(
     context: Context<'_>,
     pods: &BTreeSet<String>,

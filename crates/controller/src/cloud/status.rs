@@ -1,4 +1,4 @@
-//! What people and agents are told: the status of nodes and pools.
+//! The status of nodes and pools, for people and agents.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +17,21 @@ use super::{moves, refusals};
 use crate::plan::time;
 use crate::write::{At, Write};
 
-/// No field takes more.
+/// The maximum of a field.
 const LONGEST: usize = 4096;
 const LONGEST_GRANT: usize = 64;
-/// Of a machine that was not read yet it is assumed that it has the range that the cluster's own network needs.
+/// A machine that was not read yet is assumed to have the range that the cluster's own network needs.
 const OTHERS: usize = 1;
 
-/// So many held ranges a message names.
+/// How many held ranges a message names.
 const NAMED: usize = 20;
-/// The reason of a pool that is being deleted.
+/// The reason for a pool in deletion.
 pub(super) const DELETING: &str = "Deleting";
 
 /// What a node may get.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Shortage {
-    /// How many ranges more.
+    /// How many more ranges.
     pub(super) count: usize,
     /// Why not as many as it wants.
     pub(super) problem: Option<String>,
@@ -91,7 +91,8 @@ pub(super) fn shortage(context: Context<'_>, node: &str) -> Shortage {
     Shortage { count: room, problem: Some(problem) }
 }
 
-/// The end of what a node wants that is gone: no record names it, no claim is there, and its machine has nothing of ours.
+/// Ends the object of a node that is gone, if no record names it, no claim is there, and its machine has nothing of
+/// ours.
 pub(super) fn forgotten(context: Context<'_>, object: &NodeAliases) -> Option<CloudWrite> {
     let node = object.metadata.name.as_deref()?;
     let nodes = context.world.nodes();
@@ -104,7 +105,7 @@ pub(super) fn forgotten(context: Context<'_>, object: &NodeAliases) -> Option<Cl
                 let view = context.known.machine(node).filter(|view| view.known && view.turn >= told.turn);
                 told.ranges.is_empty() && view.is_some_and(|view| view.ranges.is_empty())
             }
-            // Nobody was asked to attach anything to it, and no other leader left something on it: that would have a record.
+            // Nobody asked to attach anything to it, and no other leader left something: that would have a record.
             None => true,
         };
     (gone && unused && empty).then(|| CloudWrite::Forget { node: At::of(object) })
@@ -127,7 +128,7 @@ pub(super) fn of_node(
             Some((true, Some(Attachment::Attached))) => alias.attached = true,
             Some((_, Some(Attachment::Refused(why)))) => alias.problem = Some(cut(why)),
             Some((true, _)) => {}
-            // A leader that has not read the machine yet knows no better than the one before.
+            // A leader that has not read the machine yet knows no better than the previous one.
             _ => {
                 alias.attached = known.is_some_and(|known| known.attached);
                 alias.problem = known.and_then(|known| known.problem.clone());
@@ -217,7 +218,7 @@ pub(super) fn of_pool(context: Context<'_>, object: &AliasPool, pool: &PoolView)
     status
 }
 
-/// What keeps a pool that is being deleted.
+/// What keeps a pool in deletion.
 fn remaining(context: Context<'_>, pool: &PoolView) -> String {
     let (mut held, mut freed) = (Vec::new(), 0);
     for (number, name) in context.index.of_pool(&pool.name) {
@@ -253,7 +254,7 @@ fn remaining(context: Context<'_>, pool: &PoolView) -> String {
     )
 }
 
-/// Our finalizer is on a pool that lives, and comes off one that is being deleted when nobody has anything of it.
+/// Our finalizer is on a living pool, and is removed in deletion once nobody holds anything of it.
 pub(super) fn finalizer(context: Context<'_>, object: &AliasPool, pool: &PoolView) -> Option<CloudWrite> {
     let mut finalizers = object.finalizers().to_vec();
     match (pool.is_kept, pool.deleting) {
@@ -264,7 +265,7 @@ pub(super) fn finalizer(context: Context<'_>, object: &AliasPool, pool: &PoolVie
     Some(CloudWrite::Finalizers { pool: At::of(object), finalizers, last: pool.deleting })
 }
 
-/// Whether no ledger of a pool is left, and no machine has a range of it.
+/// Whether a pool has no ledgers and no ranges on machines.
 fn is_unused(context: Context<'_>, pool: &PoolView) -> bool {
     let mut writes = context.world.in_flight.iter().filter_map(Write::of::<CloudWrite>);
     let attached = pool.ranges.iter().flat_map(Ranges::networks);
@@ -277,7 +278,7 @@ fn is_unused(context: Context<'_>, pool: &PoolView) -> bool {
         && !attached.map(|(cidr, _)| cidr).any(|cidr| context.known.is_any_within(cidr))
 }
 
-/// Why nodes that are left in line get nothing.
+/// Why nodes that are left in the queue get nothing.
 pub(super) fn exhausted(context: Context<'_>, pool: &PoolView, left: &[String]) -> BTreeMap<String, String> {
     let overlap = context.index.overlaps.problem(&pool.name);
     let text = format!(

@@ -1,4 +1,4 @@
-//! What is written for alias addresses, and what the driver is told.
+//! Writes for alias addresses, and messages to the driver.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ pub(super) const PART: &str = "cloud";
 /// A write for alias addresses.
 #[derive(Clone, Debug)]
 pub enum CloudWrite {
-    /// The first record of a ledger.
+    /// Creates a ledger with its first record.
     Create {
         /// The ledger.
         ledger: Box<IPLedger>,
         /// What changes.
         changes: Vec<Change>,
     },
-    /// The records of a ledger.
+    /// Writes the records of a ledger.
     Ledger {
         /// Which.
         ledger: At,
@@ -37,54 +37,54 @@ pub enum CloudWrite {
         finalizers: Vec<String>,
         /// What changes.
         changes: Vec<Change>,
-        /// Nodes that are missing: nothing is written if one of them is in use after all.
+        /// Missing nodes: nothing is written if one of them is in use after all.
         missing: BTreeSet<String>,
     },
-    /// An empty ledger that is being deleted, or whose pool is: it goes.
+    /// Deletes an empty ledger that is in deletion, or whose pool is.
     Drop {
         /// Which.
         ledger: At,
         /// Its finalizers without ours.
         finalizers: Vec<String>,
-        /// Whether it is being deleted already.
+        /// Whether it is already in deletion.
         deleting: bool,
     },
-    /// Our finalizer comes onto a pool, or off one that nobody has anything of.
+    /// Adds our finalizer to a pool, or removes it once nobody holds anything of it.
     Finalizers {
         /// Which.
         pool: At,
-        /// All of its finalizers.
+        /// All its finalizers.
         finalizers: Vec<String>,
-        /// It comes off: not while there is a ledger.
+        /// Whether it is removed: not while there is a ledger.
         last: bool,
     },
-    /// What a node has.
+    /// Writes what a node has.
     Node {
         /// Which object.
         node: At,
-        /// What it says.
+        /// The status.
         status: Box<NodeAliasesStatus>,
     },
-    /// How full a pool is.
+    /// Writes the usage of a pool.
     Pool {
         /// Which.
         pool: At,
-        /// What it says.
+        /// The status.
         status: Box<AliasPoolStatus>,
     },
-    /// What a node wants that is gone, and has nothing on any machine.
+    /// Deletes the object of a node that is gone and has nothing on any machine.
     Forget {
         /// Which object.
         node: At,
     },
-    /// What is wanted at a machine, for the driver.
+    /// Tells the driver what a machine should have.
     Tell(Arc<Wanted>),
 }
 
-/// What is wanted at a node's machine.
+/// What a node's machine should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// `driver/NODE`, by which writes are told apart.
+    /// `driver/NODE`, which tells writes apart.
     pub subject: String,
     /// The driver that is meant.
     pub driver: u64,
@@ -94,17 +94,17 @@ pub struct Wanted {
     pub node: String,
     /// Its machine.
     pub machine: Machine,
-    /// Another value when the machine was started anew, or its node made anew: what it had may be gone.
+    /// Changes when the machine was restarted or its node re-created: what it had may be gone.
     pub boot: String,
-    /// All alias ranges that it is to have.
+    /// All alias ranges that it should have.
     pub ranges: BTreeSet<AliasRange>,
     /// The ranges of all pools: nothing else is removed from a machine.
     pub managed: Arc<Vec<Managed>>,
-    /// The node is gone: once the machine has nothing of ours, it can be forgotten.
+    /// The node is gone: the machine can be forgotten once it has nothing of ours.
     pub leaves: bool,
 }
 
-/// What a write changes about a record.
+/// How a write changes a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A node gets a range.
@@ -116,7 +116,7 @@ pub enum Change {
     Moved {
         /// The address.
         address: String,
-        /// The pod that has it, as `namespace/name`, and its UID.
+        /// The pod that uses it, as `namespace/name`, and its UID.
         pod: (String, String),
         /// Its node.
         node: String,
@@ -128,12 +128,12 @@ pub enum Change {
         /// The node.
         node: String,
     },
-    /// A range of a missing node counts as free.
+    /// A range of a missing node becomes free.
     Released {
         /// The node.
         node: String,
     },
-    /// Anything that nobody needs to hear of.
+    /// A change without an event.
     Quiet,
 }
 

@@ -1,4 +1,4 @@
-//! Objects by the addresses that they have, so that a pool finds those that have some of its own without a walk over all.
+//! Objects by their addresses, so that a pool finds those within its ranges without a walk over all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ pub(super) enum Source {
 
 /// Objects and the first and last of their addresses.
 ///
-/// Intervals may overlap each other. They are kept by size: those of one level are shorter than twice each other, so whatever overlaps an
-/// address begins at most so far before it.
+/// Intervals may overlap. They are stored in levels by size: the lengths in one level differ by less than a factor of
+/// two, so an interval that overlaps an address begins at most that far before it.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     levels: BTreeMap<(Family, u32), Level>,
 }
 
-/// First and last addresses, and whose they are.
+/// First and last address, and the object.
 type Level = BTreeSet<(u128, u128, Source)>;
 
 impl Addresses {
@@ -42,7 +42,7 @@ impl Addresses {
         }
     }
 
-    /// The objects that have an address from `first` to `last`.
+    /// The objects with an address from `first` to `last`.
     pub(super) fn overlapping(&self, first: Address, last: Address) -> impl Iterator<Item = &Source> {
         let family = first.family();
         let (first, last) = (first.bits(), last.bits());
@@ -55,7 +55,7 @@ impl Addresses {
     }
 }
 
-/// How many bits it takes to count from the first to the last.
+/// How many bits the distance from first to last takes.
 fn level(first: Address, last: Address) -> u32 {
     u128::BITS - last.bits().saturating_sub(first.bits()).leading_zeros()
 }

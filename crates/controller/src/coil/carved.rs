@@ -1,11 +1,11 @@
-//! What is taken of each pool, kept up to date as objects come and go.
+//! What is used of each pool. It follows changes of objects.
 //!
-//! Pools may grow into each other, so no pool may trust its own numbers alone. A block is carved only where nothing that exists
-//! has any of its addresses: no block of any pool, no block that was promised, and no record of Whereabouts'. Which of two pools
-//! may carve what is still free is decided by their age ([`tenure_api::overlap`]).
+//! Pools may grow into each other, so no pool may rely on its own numbers alone. A block is carved only where no
+//! existing object has any of its addresses: no block of any pool, and no record of Whereabouts.
+//! The age of two pools decides which may carve what is still free ([`tenure_api::overlap`]).
 //!
-//! Addresses that something has are counted in each pool that has them, too, as numbers of that pool's blocks. So a question
-//! about a pool costs what others have of it, whatever else exists.
+//! Used addresses are counted in every pool that contains them, as numbers of that pool's blocks. So a question about
+//! a pool costs what others use of it, whatever else exists.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -20,45 +20,43 @@ use super::subnets::PoolSubnets;
 use super::write::BlockWrite;
 use crate::write::Write;
 
-/// What is taken.
+/// What is used.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Carved {
     pools: HashMap<Arc<str>, Taken>,
     subnets: PoolSubnets,
     in_flight: InFlight,
-    /// Pools of which something else is taken than when this was last asked.
+    /// Pools whose used blocks changed since this was last asked.
     changed: BTreeSet<Arc<str>>,
 }
 
 /// Numbers of a pool's blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Taken {
-    /// What the pool is cut into; nothing if there is no such pool, or if it cannot be understood.
+    /// How the pool is divided; nothing if there is no such pool, or if it cannot be understood.
     engine: Option<EnginePool>,
     /// Those that exist.
     carved: CountedIntervals,
     /// Those whose names are occupied for an older pool.
     occupied: CountedIntervals,
-    /// Those that a waiting request was promised.
-    promised: CountedIntervals,
-    /// Those of whose addresses something else has one: a block of another number or pool, or a record of Whereabouts'.
+    /// Those with an address of something else: a block of another number or pool, or a record of Whereabouts.
     elsewhere: CountedIntervals,
-    /// Those of whose addresses another block has one that was promised.
-    promised_elsewhere: CountedIntervals,
     /// How many of them are floating.
     pub(super) floating: usize,
-    /// How many objects say that they belong to the pool. A finalizer comes off only at zero, so this counts also those
+    /// How many objects belong to the pool by label. A finalizer is removed only at zero, so this also counts those
     /// whose name is not that of a block.
     objects: usize,
 }
 
-/// What the writes that are in flight will take.
+/// What the writes in flight will use.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct InFlight {
-    /// Pools that get a block, or a promise of one.
+    /// Pools that get a block.
     pools: BTreeSet<Arc<str>>,
-    /// Blocks that are being made for claims.
-    coming: Vec<(Number, Option<Subnet>)>,
+    /// Blocks that are being created for claims.
+    floating: Vec<(Number, Option<Subnet>)>,
+    /// Blocks that are being created for nodes.
+    of_nodes: Vec<(Number, Option<Subnet>)>,
 }
 
 /// A block by its pool and its number there.
@@ -68,24 +66,22 @@ pub(super) struct Number {
     pub(super) index: u128,
 }
 
-/// Whether something comes or goes.
+/// Whether something is added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Add,
     Remove,
 }
 
-/// What addresses are taken by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
-    /// Something that exists.
-    Object,
-    /// A promise.
-    Promise,
+impl InFlight {
+    /// All blocks that are being created.
+    fn coming(&self) -> impl Iterator<Item = &(Number, Option<Subnet>)> {
+        self.floating.iter().chain(&self.of_nodes)
+    }
 }
 
 impl Number {
-    /// The pool and the number that a block's name is made of.
+    /// The pool and number in a block's name.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         split_block_name(name).map(|(pool, index)| Self { pool: pool.into(), index })
     }
@@ -113,17 +109,16 @@ pub(super) fn networks(subnet: Option<Subnet>) -> impl Iterator<Item = (Address,
     networks.map(|network| (network.first(), network.last()))
 }
 
-/// Keeping it up to date.
+/// Updates.
 impl Carved {
-    /// A pool is cut into other blocks than before, or into none. What others have of it is to be added again.
+    /// A pool is divided into other blocks than before, or into none. What others use of it has to be added again.
     pub(super) fn shape(&mut self, pool: &Arc<str>, engine: Option<EnginePool>) {
         let taken = self.taken(pool);
         taken.engine = engine;
         taken.elsewhere = CountedIntervals::default();
-        taken.promised_elsewhere = CountedIntervals::default();
     }
 
-    /// Finds pools by their addresses as they are now.
+    /// Finds pools by their current addresses.
     pub(super) fn find_subnets(&mut self) {
         let engines = self.pools.iter().filter_map(|(name, taken)| Some((name, taken.engine.as_ref()?)));
         self.subnets = PoolSubnets::of(engines);
@@ -143,22 +138,17 @@ impl Carved {
         change.interval(&mut self.taken(&block.pool).occupied, block.index, block.index);
     }
 
-    /// This block was promised.
-    pub(super) fn promise(&mut self, block: &Number, change: Change) {
-        change.interval(&mut self.taken(&block.pool).promised, block.index, block.index);
-    }
-
-    /// An object says that it belongs to this pool.
+    /// An object belongs to this pool by label.
     pub(super) fn count_object(&mut self, pool: &Arc<str>, change: Change) {
         change.count(&mut self.taken(pool).objects);
     }
 
-    /// Addresses are taken: those of block `own`, if they are a block's. Only in the pools `only`, if that is given.
+    /// Addresses are used: by block `own`, if they are a block's. Only in the pools `only`, if given.
     pub(super) fn take_addresses(
         &mut self,
         own: Option<&Number>,
         networks: impl IntoIterator<Item = (Address, Address)>,
-        (by, change): (By, Change),
+        change: Change,
         only: Option<&BTreeSet<Arc<str>>>,
     ) {
         let Self { pools, subnets, changed, .. } = self;
@@ -166,61 +156,55 @@ impl Carved {
             let overlapping = subnets.overlapping(first, last);
             for name in overlapping.filter(|name| only.is_none_or(|only| only.contains(*name))) {
                 let Some(taken) = pools.get_mut(name) else { continue };
-                let set = match by {
-                    By::Object => &mut taken.elsewhere,
-                    By::Promise => &mut taken.promised_elsewhere,
-                };
-                // A block's own number says the same.
+                // The block's own number already tells.
                 let own = own.filter(|own| own.pool == *name).map(|own| own.index..=own.index);
                 let blocks =
                     taken.engine.iter().flat_map(|engine| engine.pool().indexes_between(first, last));
                 for blocks in blocks.filter(|blocks| Some(blocks) != own.as_ref()) {
-                    change.interval(set, *blocks.start(), *blocks.end());
+                    change.interval(&mut taken.elsewhere, *blocks.start(), *blocks.end());
                     changed.insert(Arc::clone(name));
                 }
             }
         }
     }
 
-    /// These writes are in flight. The same plan as before says the same of them again, unless others come first.
+    /// These writes are in flight. The same plan reports the same of them again, unless others come first.
     pub(super) fn set_in_flight(&mut self, writes: &[Write]) {
         let mut now = InFlight::default();
-        for write in writes.iter().filter_map(|write| write.of::<BlockWrite>()) {
-            let Some(block) = write.block().and_then(Number::of_name) else { continue };
-            now.pools.insert(Arc::clone(&block.pool));
-            if matches!(write, BlockWrite::Create { block } if block.is_floating()) {
-                let subnet = self.subnet_of(&block);
-                now.coming.push((block, subnet));
-            }
+        for block in writes.iter().filter_map(|write| write.of::<BlockWrite>()?.block()) {
+            let Some(number) = block.metadata.name.as_deref().and_then(Number::of_name) else { continue };
+            now.pools.insert(Arc::clone(&number.pool));
+            let subnet = self.subnet_of(&number);
+            let coming = if block.is_floating() { &mut now.floating } else { &mut now.of_nodes };
+            coming.push((number, subnet));
         }
         if now == self.in_flight {
             return;
         }
         let before = std::mem::replace(&mut self.in_flight, now);
         let both = [&before, &self.in_flight];
-        for (_, subnet) in both.into_iter().flat_map(|it| &it.coming) {
+        for (_, subnet) in both.into_iter().flat_map(InFlight::coming) {
             let pools = networks(*subnet).flat_map(|(first, last)| self.subnets.overlapping(first, last));
             self.changed.extend(pools.cloned());
         }
         self.changed.extend(both.into_iter().flat_map(|it| &it.pools).cloned());
     }
 
-    /// Others can be carved of this pool, whatever is taken.
+    /// Other blocks can be carved from this pool, whatever is used.
     pub(super) fn note_change(&mut self, pool: &str) {
         self.changed.insert(pool.into());
     }
 
-    /// The pools of which something else is taken than when this was last asked.
+    /// The pools whose used blocks changed since this was last asked.
     pub(super) fn take_changed(&mut self) -> BTreeSet<Arc<str>> {
         std::mem::take(&mut self.changed)
     }
 
-    /// A planted defect: without what is known of other pools.
+    /// A planted bug: ignores other pools.
     #[cfg(test)]
     pub(super) fn forget_others(&mut self) {
         for taken in self.pools.values_mut() {
             taken.elsewhere = CountedIntervals::default();
-            taken.promised_elsewhere = CountedIntervals::default();
         }
     }
 
@@ -230,9 +214,9 @@ impl Carved {
     }
 }
 
-/// Asking.
+/// Queries.
 impl Carved {
-    /// What of this pool is taken.
+    /// What of this pool is used.
     pub(super) fn from(&self, pool: &str) -> Option<&Taken> {
         self.pools.get(pool)
     }
@@ -246,19 +230,23 @@ impl Carved {
             .flat_map(|subnet| networks(Some(subnet)))
     }
 
-    /// The addresses of a block, as its pool says them.
+    /// The addresses of a block, computed from its pool.
     pub(super) fn subnet_of(&self, block: &Number) -> Option<Subnet> {
         self.from(&block.pool)?.engine.as_ref()?.pool().block(block.index)
     }
 
-    /// Whether the pool has to stay: a block exists, or one may be about to.
+    /// Whether the pool has to stay: a block exists, or may be about to.
     pub(super) fn keeps_pool(&self, pool: &str) -> bool {
-        let used = |taken: &Taken| taken.objects > 0 || !taken.promised.covered().is_empty();
-        self.from(pool).is_some_and(used) || self.in_flight.pools.contains(pool)
+        self.from(pool).is_some_and(|taken| taken.objects > 0) || self.is_growing(pool)
     }
 
-    /// The numbers of a pool's blocks that it must not carve, beside those that exist: an older pool has their addresses, or they
-    /// cannot be locked against a younger one, or something else that exists has one of their addresses.
+    /// Whether a block of the pool is being created.
+    pub(super) fn is_growing(&self, pool: &str) -> bool {
+        self.in_flight.pools.contains(pool)
+    }
+
+    /// The numbers that a pool must not carve, beside existing blocks: an older pool has their addresses, they cannot
+    /// be locked against a younger one, or another existing object has one of their addresses.
     pub(super) fn kept_back(&self, name: &str, engine: &EnginePool, overlaps: &Overlaps) -> IntervalSet {
         let mut kept = IntervalSet::new();
         if let Some(overlap) = overlaps.younger.get(name) {
@@ -280,16 +268,16 @@ impl Carved {
         kept
     }
 
-    /// The numbers of a pool's blocks that cannot be promised, beside those that exist: all of the above, what was promised, what
-    /// is being made for claims, and what has no address to hand out.
+    /// The numbers that cannot be created for nodes, beside existing blocks: all of the above, blocks being created, and
+    /// those without an address to assign.
     pub(super) fn not_free(&self, name: &str, engine: &EnginePool, overlaps: &Overlaps) -> IntervalSet {
         let mut taken = self.not_free_for_claims_either(name, engine, overlaps);
         taken.extend(self.coming_of(name).map(|index| index..=index));
         taken
     }
 
-    /// The numbers of a pool's blocks that cannot be made for claims. Those that are being made already are not among them: a plan
-    /// has to give the same claims the same blocks again, or they would get a second address while the first is on its way.
+    /// The numbers that cannot be created for claims. Those already being created are not among them: a plan has to
+    /// give the same claims the same blocks again, or they would get a second address while the first is in flight.
     pub(crate) fn not_free_for_claims(
         &self,
         name: &str,
@@ -308,36 +296,34 @@ impl Carved {
         overlaps: &Overlaps,
     ) -> IntervalSet {
         let mut taken = IntervalSet::new();
-        for (first, last) in self.in_flight.coming.iter().flat_map(|(_, subnet)| networks(*subnet)) {
+        for (first, last) in self.in_flight.coming().flat_map(|(_, subnet)| networks(*subnet)) {
             taken.extend(engine.pool().indexes_between(first, last));
         }
         for own in self.coming_of(name) {
             taken.remove(own, own);
         }
+        let of_nodes = self.in_flight.of_nodes.iter().filter(|(block, _)| *block.pool == *name);
+        taken.extend(of_nodes.map(|(block, _)| block.index..=block.index));
         taken.extend(engine.excluded_blocks().iter());
         taken.extend(self.kept_back(name, engine, overlaps).iter());
-        if let Some(there) = self.from(name) {
-            taken.extend(there.promised.covered().iter());
-            taken.extend(there.promised_elsewhere.covered().iter());
-        }
         taken
     }
 
-    /// The numbers of the pool's blocks that are being made for claims.
+    /// The numbers of the pool's blocks that are being created for claims.
     fn coming_of(&self, name: &str) -> impl Iterator<Item = u128> {
-        let own = self.in_flight.coming.iter().filter(move |(block, _)| *block.pool == *name);
+        let own = self.in_flight.floating.iter().filter(move |(block, _)| *block.pool == *name);
         own.map(|(block, _)| block.index)
     }
 }
 
 impl Taken {
-    /// The numbers of the blocks that exist.
+    /// The numbers of existing blocks.
     pub(super) fn carved(&self) -> &IntervalSet {
         self.carved.covered()
     }
 }
 
-/// Whether the block was carved from this very pool, and not from an earlier one of the same name.
+/// Whether the block was carved from this very pool, not from an earlier one of the same name.
 pub(crate) fn belongs_to(block: &AddressBlock, pool: &AddressPool) -> bool {
     let uid = pool.uid();
     block.owner_references().iter().any(|owner| Some(&owner.uid) == uid.as_ref())

@@ -1,4 +1,4 @@
-//! What people are told of blocks, pools and requests: what was refused, ran out, or was taken back.
+//! Events about blocks, pools and requests: refusals, exhaustion and releases.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
@@ -8,7 +8,7 @@ use super::write::{Because, BlockWrite};
 use crate::events::{Note, about_node};
 use crate::world::World;
 
-/// What a write that was done gives to tell; `world` is what was known before it.
+/// The events of a completed write; `world` is the state before the write.
 pub(super) fn notes(write: &BlockWrite, world: &World) -> Vec<Note> {
     match write {
         BlockWrite::Answer { request, status, .. } => {
@@ -47,8 +47,7 @@ pub(super) fn notes(write: &BlockWrite, world: &World) -> Vec<Note> {
             let message = format!("AddressBlock \"{}\" was taken back: {why}", block.name);
             vec![Note::normal(about_node(node), "BlockReleased", &message)]
         }
-        BlockWrite::Reserve { .. }
-        | BlockWrite::Create { .. }
+        BlockWrite::Create { .. }
         | BlockWrite::PoolFinalizers { .. }
         | BlockWrite::Unlock { .. }
         | BlockWrite::MarkBlock { .. }

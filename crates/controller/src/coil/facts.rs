@@ -1,18 +1,17 @@
-//! What matters of each object for what is taken, remembered so that it can be taken back when the object changes.
+//! What the index has taken from each object, to remove it when the object changes.
 
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, ConversionError, EnginePool};
+use tenure_api::coil::{AddressBlock, AddressPool, ConversionError, EnginePool};
 use tenure_ipam::Subnet;
 
 use super::carved::{Carved, Number};
-use super::requests::promise_of;
 use crate::nodes::is_out_of_service;
 use crate::world::World;
 
-/// What matters of a pool.
+/// What is needed of a pool.
 #[derive(Debug, PartialEq)]
 pub(super) struct PoolFacts {
     pub(super) uid: Option<String>,
@@ -21,12 +20,12 @@ pub(super) struct PoolFacts {
     pub(super) engine: Result<EnginePool, ConversionError>,
 }
 
-/// What matters of a block.
+/// What is needed of a block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BlockFacts {
-    /// The block that its name says.
+    /// The block in its name.
     pub(super) number: Option<Number>,
-    /// The pool that its label says.
+    /// The pool in its label.
     pub(super) pool: Option<Arc<str>>,
     pub(super) node: Option<Arc<str>>,
     /// The UID of the request that it answers.
@@ -36,26 +35,19 @@ pub(super) struct BlockFacts {
     pub(super) withheld: bool,
 }
 
-/// A block of which only the number is known, and the addresses that its pool says: one that cannot be read, or was promised.
+/// A block that cannot be read: its number, and the addresses computed from its pool.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NumberFacts {
     pub(super) number: Number,
     pub(super) subnet: Option<Subnet>,
 }
 
-/// What matters of a request that waits.
-#[derive(Debug, PartialEq)]
-pub(super) struct RequestFacts {
-    pub(super) created: Option<Time>,
-    pub(super) promise: Option<NumberFacts>,
-}
-
-/// What a node is to those who would release what it has.
+/// The state of a node, for those who would release what it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeState {
     /// There is no such node.
     Missing,
-    /// It is there, and nothing else is known of it.
+    /// It exists, and nothing else is known of it.
     Unreadable,
     /// An administrator has declared it out of service.
     OutOfService,
@@ -90,24 +82,10 @@ impl BlockFacts {
 }
 
 impl NumberFacts {
-    fn of(number: Number, carved: &Carved) -> Self {
-        let subnet = carved.subnet_of(&number);
-        Self { number, subnet }
-    }
-
-    /// A block that cannot be read is there all the same: its name is its number.
+    /// A block that cannot be read still exists: its name has its number.
     pub(super) fn of_unreadable(world: &World, name: &str, carved: &Carved) -> Option<Self> {
         let number = world.coil().blocks.is_unreadable(name).then(|| Number::of_name(name)).flatten();
-        number.map(|number| Self::of(number, carved))
-    }
-}
-
-impl RequestFacts {
-    /// Of a request that waits.
-    pub(super) fn of(request: &BlockRequest, carved: &Carved) -> Self {
-        let promise = promise_of(request).map(|(pool, index)| Number { pool: pool.into(), index });
-        let promise = promise.map(|number| NumberFacts::of(number, carved));
-        Self { created: request.creation_timestamp(), promise }
+        number.map(|number| Self { subnet: carved.subnet_of(&number), number })
     }
 }
 

@@ -1,7 +1,7 @@
-//! What is remembered of all objects between two plans, kept up to date by those that have changed.
+//! What plans remember of all objects. It follows changes.
 //!
-//! Each object's part in it is remembered ([`super::facts`]), so that it can be taken back. An object that changes in nothing that
-//! matters changes nothing here, and nobody looks at anything because of it.
+//! It stores what it took from each object ([`super::facts`]), to remove that again. A change that is not relevant
+//! changes nothing here, and causes no planning.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use tenure_api::overlap::{Overlaps, overlaps};
 use tenure_ipam::Address;
 
 use super::addresses::{Addresses, Source};
-use super::carved::{By, Carved, Change, Number, networks};
-use super::facts::{BlockFacts, NodeState, NumberFacts, PoolFacts, RequestFacts};
+use super::carved::{Carved, Change, Number, networks};
+use super::facts::{BlockFacts, NodeState, NumberFacts, PoolFacts};
 use super::pending::Pending;
 use super::requests::waits;
 use super::share::Shares;
@@ -22,14 +22,14 @@ use crate::cache::Known;
 use crate::changes::Cursors;
 use crate::world::World;
 
-/// What is remembered.
+/// The index.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     cursors: Cursors,
     pub(super) carved: Arc<Carved>,
     pub(super) overlaps: Arc<Overlaps>,
     pub(super) shares: Shares,
-    /// Requests that wait, the oldest first.
+    /// Waiting requests, oldest first.
     waiting: BTreeSet<(Option<Time>, Arc<str>)>,
     /// Names of blocks by the UID of the request that they answer.
     answers: HashMap<Arc<str>, Vec<Arc<str>>>,
@@ -37,12 +37,13 @@ pub(super) struct Index {
     pools: HashMap<Arc<str>, PoolFacts>,
     blocks: HashMap<Arc<str>, BlockFacts>,
     unreadable: HashMap<Arc<str>, NumberFacts>,
-    requests: HashMap<Arc<str>, RequestFacts>,
+    /// When each waiting request was created.
+    requests: HashMap<Arc<str>, Option<Time>>,
     /// Blocks and ledgers by their addresses.
     addresses: Addresses,
     /// What ledgers hold of addresses that are unique in the cluster.
     ledgers: HashMap<Arc<str>, Vec<(Address, Address)>>,
-    /// Nodes that have blocks, as they were when last looked at.
+    /// The last seen state of nodes with blocks.
     nodes: HashMap<Arc<str>, (NodeState, BTreeSet<Arc<str>>)>,
     /// Blocks that only occupy a name.
     withheld: BTreeSet<Arc<str>>,
@@ -58,10 +59,10 @@ struct Keys {
     nodes: BTreeSet<Arc<str>>,
 }
 
-/// What an update has come to.
+/// The result of an update.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Updated {
-    /// Whether everything was read anew, and is to be looked at.
+    /// Whether everything was read again, and has to be looked at.
     pub(super) all: bool,
     /// How many objects were read.
     #[cfg(test)]
@@ -69,7 +70,7 @@ pub(super) struct Updated {
 }
 
 impl Index {
-    /// Takes in what has changed in `world` since the last time, and notes what to look at because of it.
+    /// Reads what changed in `world`, and notes what to look at because of it.
     pub(super) fn update(&mut self, world: &World, pending: &mut Pending) -> Updated {
         let mut changed = Keys::changed(world, &mut self.cursors);
         let all = self.cursors.take_missed();
@@ -98,18 +99,18 @@ impl Index {
         }
     }
 
-    /// A planted defect: what has changed in `world` is overlooked.
+    /// A planted bug: overlooks what changed in `world`.
     #[cfg(test)]
     pub(super) fn overlook(&mut self, world: &World) {
         Keys::changed(world, &mut self.cursors);
     }
 
-    /// What is taken, to be changed. It is copied only if somebody still reads that of an earlier plan.
+    /// What is used, mutable. It is copied only if somebody still reads that of an earlier plan.
     pub(super) fn carved(&mut self) -> &mut Carved {
         Arc::make_mut(&mut self.carved)
     }
 
-    /// The names of requests that wait, the oldest first.
+    /// The names of waiting requests, oldest first.
     pub(super) fn waiting(&self) -> impl ExactSizeIterator<Item = &str> {
         self.waiting.iter().map(|(_, name)| name.as_ref())
     }
@@ -164,48 +165,38 @@ impl Index {
         }
     }
 
-    /// Finds again what everything has of these pools, which are cut into other blocks than before.
+    /// Adds again what everything uses of these pools, which are divided differently now.
     fn reshape(&mut self, world: &World, reshaped: &BTreeSet<Arc<str>>) {
         let carved = Arc::make_mut(&mut self.carved);
         carved.find_subnets();
         let networks_of = reshaped.iter().flat_map(|pool| carved.networks_of(pool));
         let overlapping = networks_of.flat_map(|(first, last)| self.addresses.overlapping(first, last));
         let overlapping: BTreeSet<&Source> = overlapping.collect();
-        let added = (By::Object, Change::Add);
         for source in overlapping {
             match source {
                 Source::Block(name) => {
                     let Some(BlockFacts { number, subnet, .. }) = self.blocks.get(name) else { continue };
-                    carved.take_addresses(number.as_ref(), networks(*subnet), added, Some(reshaped));
+                    carved.take_addresses(number.as_ref(), networks(*subnet), Change::Add, Some(reshaped));
                 }
                 Source::Ledger(name) => {
                     let held = self.ledgers.get(name).into_iter().flatten().copied();
-                    carved.take_addresses(None, held, added, Some(reshaped));
+                    carved.take_addresses(None, held, Change::Add, Some(reshaped));
                 }
             }
         }
-        let promises = self.requests.values().filter_map(|facts| facts.promise.as_ref());
-        let unreadable = self.unreadable.values().map(|facts| (facts, By::Object));
-        for (facts, by) in unreadable.chain(promises.map(|facts| (facts, By::Promise))) {
-            let own = Some(&facts.number);
-            carved.take_addresses(own, networks(facts.subnet), (by, Change::Add), Some(reshaped));
+        for NumberFacts { number, subnet } in self.unreadable.values() {
+            carved.take_addresses(Some(number), networks(*subnet), Change::Add, Some(reshaped));
         }
-        // The addresses of these are what their pools say.
+        // Their addresses follow from their pools.
         let is_of = |number: &Number| reshaped.contains(&number.pool);
         let unreadable = self.unreadable.iter().filter(|(_, facts)| is_of(&facts.number));
         let unreadable: Vec<Arc<str>> = unreadable.map(|(name, _)| Arc::clone(name)).collect();
-        let promised = |facts: &RequestFacts| facts.promise.as_ref().is_some_and(|it| is_of(&it.number));
-        let promised = self.requests.iter().filter(|(_, facts)| promised(facts));
-        let promised: Vec<Arc<str>> = promised.map(|(name, _)| Arc::clone(name)).collect();
         for name in &unreadable {
             self.take_unreadable(world, name);
         }
-        for name in &promised {
-            self.take_request(world, name);
-        }
     }
 
-    /// Which pools overlap which, and for which of them that changed.
+    /// Which pools overlap, and for which of them that changed.
     fn compare_pools<'a>(&mut self, pools: impl Iterator<Item = &'a AddressPool>) {
         let now = overlaps(pools);
         let before = std::mem::replace(&mut self.overlaps, Arc::new(now));
@@ -254,7 +245,7 @@ impl Index {
             if let Some(pool) = facts.owner() {
                 carved.count_object(pool, change);
             }
-            carved.take_addresses(own, networks(facts.subnet), (By::Object, change), None);
+            carved.take_addresses(own, networks(facts.subnet), change, None);
             for network in networks(facts.subnet) {
                 match change {
                     Change::Add => self.addresses.insert(Source::Block(Arc::clone(name)), network),
@@ -296,30 +287,28 @@ impl Index {
             let Some(NumberFacts { number, subnet }) = facts else { continue };
             carved.carve(number, false, change);
             carved.count_object(&number.pool, change);
-            carved.take_addresses(Some(number), networks(*subnet), (By::Object, change), None);
+            carved.take_addresses(Some(number), networks(*subnet), change, None);
         }
         self.unreadable.extend(now.map(|now| (Arc::clone(name), now)));
     }
 
     fn take_request(&mut self, world: &World, name: &Arc<str>) {
-        let carved = Arc::make_mut(&mut self.carved);
         let waiting = world.coil().requests.get(name).filter(|request| waits(request));
-        let now = waiting.map(|request| RequestFacts::of(request, carved));
-        if self.requests.get(name) == now.as_ref() {
+        let now = waiting.map(ResourceExt::creation_timestamp);
+        let before = self.requests.get(name);
+        if before == now.as_ref() {
             return;
         }
-        let before = self.requests.remove(name);
-        for (facts, change) in [(&before, Change::Remove), (&now, Change::Add)] {
-            let Some(RequestFacts { created, promise }) = facts else { continue };
-            match change {
-                Change::Add => self.waiting.insert((created.clone(), Arc::clone(name))),
-                Change::Remove => self.waiting.remove(&(created.clone(), Arc::clone(name))),
-            };
-            let Some(NumberFacts { number, subnet }) = promise else { continue };
-            carved.promise(number, change);
-            carved.take_addresses(Some(number), networks(*subnet), (By::Promise, change), None);
+        if let Some(before) = before {
+            self.waiting.remove(&(before.clone(), Arc::clone(name)));
         }
-        self.requests.extend(now.map(|now| (Arc::clone(name), now)));
+        match now {
+            Some(created) => {
+                self.waiting.insert((created.clone(), Arc::clone(name)));
+                self.requests.insert(Arc::clone(name), created);
+            }
+            None => _ = self.requests.remove(name),
+        }
     }
 
     fn take_ledger(&mut self, world: &World, name: &Arc<str>) {
@@ -331,7 +320,7 @@ impl Index {
         let carved = Arc::make_mut(&mut self.carved);
         for (held, others, change) in [(&before, &now, Change::Remove), (&now, &before, Change::Add)] {
             let different = held.iter().filter(|interval| others.binary_search(interval).is_err());
-            carved.take_addresses(None, different.copied(), (By::Object, change), None);
+            carved.take_addresses(None, different.copied(), change, None);
         }
         let (was, is) = (span(&before), span(&now));
         if was != is {
@@ -357,7 +346,7 @@ impl Index {
     }
 }
 
-/// The first and the last address of what a ledger holds, which is in order and of one family.
+/// The first and last address that a ledger holds. They are ordered and of one family.
 fn span(held: &[(Address, Address)]) -> Option<(Address, Address)> {
     Some((held.first()?.0, held.last()?.1))
 }
@@ -370,7 +359,7 @@ fn change_set(set: &mut BTreeSet<Arc<str>>, name: &Arc<str>, change: Change) {
 }
 
 impl Keys {
-    /// Those that have changed.
+    /// The changed ones.
     fn changed(world: &World, cursors: &mut Cursors) -> Self {
         Self {
             pools: cursors.read("pools", |at| world.coil().pools.changed(at)),
@@ -381,7 +370,7 @@ impl Keys {
         }
     }
 
-    /// All there are, but for nodes, which nothing is remembered of but what their blocks say.
+    /// All objects except nodes, of which only those with blocks are remembered.
     fn of(world: &World) -> Self {
         let blocks = world.coil().blocks.iter().map(|block| block.name_any().into());
         Self {

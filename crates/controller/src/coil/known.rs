@@ -5,7 +5,7 @@ use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
 use crate::cache::Cache;
 use crate::world::{State, World};
 
-/// Pools, blocks and requests, as far as they are known.
+/// Pools, blocks and requests.
 #[derive(Debug, Default)]
 pub struct CoilObjects {
     /// Pools.
@@ -17,7 +17,7 @@ pub struct CoilObjects {
 }
 
 impl CoilObjects {
-    /// Whether everything has come in at least once. Before, absence means nothing.
+    /// Whether all first lists are complete. Before, absence means nothing.
     pub(super) fn is_complete(&self) -> bool {
         self.pools.is_complete() && self.blocks.is_complete() && self.requests.is_complete()
     }
@@ -41,7 +41,7 @@ impl World {
         self.state()
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn coil_mut(&mut self) -> &mut CoilObjects {
         self.state_mut()
     }

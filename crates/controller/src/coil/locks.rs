@@ -1,18 +1,20 @@
-//! Names as locks across pools.
+//! Object names as locks across pools.
 //!
-//! A block's name is the lock on it, and two pools that share addresses have different names for them. So whoever carves a
-//! block of the older pool first occupies the names of all blocks of younger pools that share an address with it, by objects
-//! that are nobody's ([`AddressBlock::is_withheld`]). Whoever carves of a younger pool does not carve what an older one has.
+//! A block's name is its lock, but two pools that share addresses have different names for them. So before a block of
+//! the older pool is carved, the names of all blocks of younger pools that share an address with it are occupied, by
+//! objects that belong to nobody ([`AddressBlock::is_withheld`]). And no block of a younger pool is carved where an
+//! older pool has addresses.
 //!
-//! That is safe whatever anybody knows late. Let the addresses be in pool `a` since `ta` and in pool `b` since `tb`, and `a` be
-//! the older pool. One who carves of `b` and has read the pools after `ta` knows that it must not. One who has read them before
-//! `ta` creates `b-0`. One who carves of `a` has read after `ta`. If that was after `tb`, it has to occupy `b-0` first, and only
-//! one of the two gets the name. If it was before `tb`, then `ta` was before `tb`, and everybody who carves of `b` knows of `a`.
-//! So all that a carver needs is one consistent list of pools that has its own pool's network in it, however old, and no
-//! other leader, clock or rest matters.
+//! This is safe however late anybody learns anything. Let the addresses be in pool `a` since `ta` and in pool `b`
+//! since `tb`, and let `a` be the older pool. Whoever carves from `b` and has read the pools after `ta` knows that it
+//! must not. Whoever has read them before `ta` creates `b-0`. Whoever carves from `a` has read after `ta`. If that
+//! was after `tb`, it has to occupy `b-0` first, and only one of the two gets the name. If it was before `tb`, then
+//! `ta` was before `tb`, and everybody who carves from `b` knows `a`. So a carver needs only one consistent list of
+//! pools that contains its own pool's network, however old; other leaders, clocks and waiting times do not matter.
 //!
-//! An object that occupies a name names the pools for which it does. It goes when a live list shows none of them any more, on
-//! the version that was read: whoever wants to rely on it meanwhile adds its own pool's UID and makes that version an old one.
+//! An object that occupies a name lists the pools for which it does. It is deleted when a live list shows none of
+//! them, at the version that was read. Whoever wants to rely on it meanwhile adds its own pool's UID, which outdates
+//! that version.
 
 use kube::ResourceExt;
 use tenure_api::coil::{AddressBlock, AddressPool, EnginePool};
@@ -24,13 +26,14 @@ use super::write::BlockWrite;
 use crate::world::World;
 use crate::write::At;
 
-/// As many names of younger pools are occupied for a block at most. What would need more is not carved.
+/// How many names of younger pools are occupied for a block at most. A block that would need more is not carved.
 pub(super) const MOST_LOCKS: u128 = 256;
 
 /// Why a block must not be carved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoLock {
-    /// The list of pools does not have the block's pool with these addresses: it is too old, or the pool is another one.
+    /// The list of pools does not have the block's pool with these addresses: it is too old, or the pool is another
+    /// one.
     Unknown,
     /// This older pool has them.
     Older(String),
@@ -38,8 +41,8 @@ pub(crate) enum NoLock {
     TooMany(String),
 }
 
-/// The objects that occupy the names of younger pools' blocks, in the order in which to create them, so that `block` may be
-/// carved. `pools` is one list of all pools.
+/// The objects that occupy the names of younger pools' blocks, in the order in which to create them, before `block`
+/// may be carved. `pools` is one list of all pools.
 pub(crate) fn locks(pools: &[AddressPool], block: &AddressBlock) -> Result<Vec<AddressBlock>, NoLock> {
     let owner =
         pools.iter().find(|pool| Some(pool.name_any().as_str()) == block.pool()).ok_or(NoLock::Unknown)?;
@@ -56,7 +59,7 @@ pub(crate) fn locks(pools: &[AddressPool], block: &AddressBlock) -> Result<Vec<A
         pools.iter().filter(|pool| pool.name_any() != owner.name_any()).collect();
     others.sort_by_key(|pool| pool.name_any());
     for other in others {
-        // Nothing is ever carved of a pool that cannot be understood.
+        // Nothing is ever carved from a pool that cannot be understood.
         let Ok(engine) = EnginePool::try_from(&other.spec) else { continue };
         let name = other.name_any();
         let shared = networks.iter().flat_map(|cidr| engine.pool().indexes_overlapping(cidr));
@@ -71,14 +74,14 @@ pub(crate) fn locks(pools: &[AddressPool], block: &AddressBlock) -> Result<Vec<A
             return Err(NoLock::TooMany(name));
         }
         for index in shared.iter().flatten() {
-            // One that has no such number is not carved by anybody either.
+            // Nobody carves from a pool without this number, either.
             locks.extend(AddressBlock::withhold(other, index, &uid));
         }
     }
     Ok(locks)
 }
 
-/// Gives a name back that is occupied for pools which are gone.
+/// Returns a name that is occupied for pools that are gone.
 pub(super) fn unlock(world: &World, index: &Index, name: &str) -> Option<BlockWrite> {
     let block = world.coil().blocks.get(name).filter(|block| block.is_withheld())?;
     let own = block.owner_references().first().map(|pool| pool.uid.clone());

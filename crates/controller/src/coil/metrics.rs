@@ -9,12 +9,12 @@ use prometheus_client::registry::Registry;
 use tenure_api::coil::{PoolUsage, RequestOutcome};
 use tenure_handles::Timestamp;
 
-use crate::metrics::Numbers;
+use crate::metrics::{Numbers, labels, metric};
 use crate::part::Count;
 use crate::world::World;
 
-/// What is counted of pools, blocks and requests.
-#[derive(Debug, Default)]
+/// Counts of pools, blocks and requests.
+#[derive(Debug)]
 pub(super) struct CoilMetrics {
     waiting: Gauge,
     pool_blocks: Numbers,
@@ -26,25 +26,22 @@ pub(super) struct CoilMetrics {
 
 impl CoilMetrics {
     pub(super) fn registered(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        let mut gauge = |name: &str, help: &str, numbers: &Numbers| {
-            registry.register(name, help, numbers.clone());
-        };
-        gauge("tenure_pool_blocks", "Blocks of a pool by state", &metrics.pool_blocks);
-        gauge("tenure_pool_addresses", "Addresses of a pool by state", &metrics.pool_addresses);
-        gauge("tenure_node_blocks", "Blocks that a node owns, by pool", &metrics.node_blocks);
-        gauge("coil_controller_max_blocks", "The maximum number of blocks of a pool", &metrics.coil_max);
-        gauge(
-            "coil_controller_allocated_blocks",
-            "The number of allocated blocks of a pool",
-            &metrics.coil_allocated,
-        );
-        registry.register(
-            "tenure_requests_waiting",
-            "Requests that wait for a block",
-            metrics.waiting.clone(),
-        );
-        metrics
+        Self {
+            pool_blocks: metric(registry, "tenure_pool_blocks", "Blocks of a pool by state"),
+            pool_addresses: metric(registry, "tenure_pool_addresses", "Addresses of a pool by state"),
+            node_blocks: metric(registry, "tenure_node_blocks", "Blocks that a node owns, by pool"),
+            coil_max: metric(
+                registry,
+                "coil_controller_max_blocks",
+                "The maximum number of blocks of a pool",
+            ),
+            coil_allocated: metric(
+                registry,
+                "coil_controller_allocated_blocks",
+                "The number of allocated blocks of a pool",
+            ),
+            waiting: metric(registry, "tenure_requests_waiting", "Requests that wait for a block"),
+        }
     }
 }
 
@@ -70,7 +67,7 @@ impl Count for CoilMetrics {
             let Some(status) = &pool.status else { continue };
             if let Some(usage) = &status.blocks {
                 states(&self.pool_blocks, &name, usage);
-                let of_pool = vec![("pool", name.clone())];
+                let of_pool = labels([("pool", &name)]);
                 self.coil_max.get_or_create(&of_pool).set(number(&usage.capacity));
                 self.coil_allocated.get_or_create(&of_pool).set(number(&usage.allocated));
             }
@@ -85,8 +82,7 @@ impl Count for CoilMetrics {
             }
         }
         for ((node, pool), count) in of_nodes {
-            let labels = vec![("node", node.to_owned()), ("pool", pool.to_owned())];
-            self.node_blocks.get_or_create(&labels).set(count.into());
+            self.node_blocks.get_or_create(&labels([("node", node), ("pool", pool)])).set(count.into());
         }
     }
 }
@@ -94,12 +90,11 @@ impl Count for CoilMetrics {
 fn states(numbers: &Numbers, pool: &str, usage: &PoolUsage) {
     let states = [("capacity", &usage.capacity), ("allocated", &usage.allocated), ("free", &usage.free)];
     for (state, value) in states {
-        let labels = vec![("pool", pool.to_owned()), ("state", state.to_owned())];
-        numbers.get_or_create(&labels).set(number(value));
+        numbers.get_or_create(&labels([("pool", pool), ("state", state)])).set(number(value));
     }
 }
 
-/// A count as a status writes it. Metrics are floating-point numbers, large ones lose their last digits.
+/// Parses a count in a status. Metrics are floating-point numbers; large ones lose their last digits.
 fn number(text: &str) -> f64 {
     text.parse().unwrap_or(f64::NAN)
 }

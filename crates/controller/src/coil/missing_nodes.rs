@@ -1,7 +1,7 @@
-//! Blocks that nobody can use any more: their node is gone, or is out of service for good.
+//! Blocks that nobody can use any more: their node is gone, or permanently out of service.
 //!
-//! Blocks of a missing node go by the rule of [`crate::release`]: two observations, a rest between them, and a mark that their
-//! owner can remove.
+//! Blocks of a missing node are released by the rule of [`crate::release`]: two observations with time between them,
+//! and a mark that the owner can remove.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,30 +21,30 @@ use crate::write::At;
 #[derive(Debug)]
 pub(super) struct MissingNodes {
     releases: Releases,
-    /// By which key each block was asked about at the last look at it.
+    /// The key under which each block was last looked at.
     asked: HashMap<String, String>,
-    /// Whether this look is one at all blocks.
+    /// Whether this plan looks at all blocks.
     all: bool,
 }
 
 impl MissingNodes {
-    /// Nothing was seen yet; `rest` lies between the two observations.
+    /// Starts empty; `rest` is the time between the two observations.
     pub(super) fn resting(rest: Duration) -> Self {
         Self { releases: Releases::resting(rest), asked: HashMap::new(), all: false }
     }
 
-    /// A look begins, maybe one at all blocks. The names of those that are due.
+    /// Begins a plan, maybe one that looks at all blocks. Returns the names of those that are due.
     pub(super) fn look_again(&mut self, all: bool, now: Timestamp) -> impl Iterator<Item = String> + use<> {
         self.all = all;
         if all {
             self.releases.look_again();
             self.asked.clear();
         }
-        // No UID and no name has a slash.
+        // UIDs and names have no slash.
         self.releases.due(now).filter_map(|key| key.split_once('/').map(|(_, name)| name.to_owned()))
     }
 
-    /// Marks a block that a missing node has left, releases it after the rest, and takes the mark off where the node is back.
+    /// Marks a block of a missing node, releases it after the waiting time, and removes the mark if the node is back.
     pub(super) fn look_at(&mut self, world: &World, name: &str, now: Timestamp) -> Option<BlockWrite> {
         let block = world.coil().blocks.get(name);
         let key_of = |block: &AddressBlock| format!("{}/{name}", block.uid().unwrap_or_default());
@@ -80,13 +80,13 @@ impl MissingNodes {
         }
     }
 
-    /// When the next rest is over.
+    /// When the next waiting time is over.
     pub(super) fn next(&self) -> Option<Timestamp> {
         self.releases.next()
     }
 }
 
-/// Whether it is being deleted and waits for others than us.
+/// Whether it is in deletion and waits for other finalizers.
 fn is_on_its_way(block: &AddressBlock) -> bool {
     let kept = block.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
     block.metadata.deletion_timestamp.is_some() && !kept

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::write::BlockWrite;
 
-/// Objects by name, of each kind that is looked at by itself.
+/// Objects by name, of each kind that is looked at separately.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// Pools: their finalizers and status.
@@ -29,7 +29,7 @@ impl Pending {
 pub(super) struct Names(pub(super) BTreeSet<Arc<str>>);
 
 impl Names {
-    /// Looks at each. One that needs a write stays, until a look shows that it needs none.
+    /// Looks at each. An object that needs a write stays until a look shows that it needs none.
     pub(super) fn look(&mut self, mut next: impl FnMut(&str) -> Option<BlockWrite>) -> Vec<BlockWrite> {
         let mut writes = Vec::new();
         self.0.retain(|name| {

@@ -6,7 +6,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
-use serde_json::{Value, json};
+use serde_json::json;
 use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest};
 
 use super::write::BlockWrite;
@@ -51,24 +51,13 @@ impl CoilPerformer {
 
     async fn write(&self, write: &BlockWrite) -> Answer {
         match write {
-            BlockWrite::Reserve { request, block } => {
-                let status = json!({"addressBlockName": block});
-                self.request_status(request, status).await
-            }
             BlockWrite::Create { block } => self.create(block).await,
-            BlockWrite::Answer { request, status, unless_exists } => {
-                if let Some(block) = unless_exists
-                    && let Some(block) = self.blocks.get_opt(block).await?
-                    && block.request_uid() == Some(&request.uid)
-                {
-                    return Ok((Outcome::Superseded, Some(Observation::is(block))));
-                }
-                let mut status = serde_json::to_value(status).map_err(kube::Error::SerdeError)?;
-                // A merge leaves what it does not mention, and a refusal takes a promise back.
-                if status.get("addressBlockName").is_none() {
-                    status["addressBlockName"] = Value::Null;
-                }
-                self.request_status(request, status).await
+            BlockWrite::Answer { request, status } => {
+                let patch = json!({"metadata": {"resourceVersion": request.version}, "status": status});
+                let patch = Patch::Merge(patch);
+                let written =
+                    self.requests.patch_status(&request.name, &PatchParams::default(), &patch).await;
+                settle(&self.requests, request, written, Observation::gone::<BlockRequest>).await
             }
             BlockWrite::PoolStatus { pool, status } => {
                 let patch = json!({"metadata": {"resourceVersion": pool.version}, "status": status});
@@ -86,13 +75,6 @@ impl CoilPerformer {
                 self.release_block(block, finalizers, node, because).await
             }
         }
-    }
-
-    async fn request_status(&self, at: &At, status: Value) -> Answer {
-        let patch = json!({"metadata": {"resourceVersion": at.version}, "status": status});
-        let written =
-            self.requests.patch_status(&at.name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        settle(&self.requests, at, written, Observation::gone::<BlockRequest>).await
     }
 
     async fn pool(&self, at: &At, written: Result<AddressPool, kube::Error>) -> Answer {

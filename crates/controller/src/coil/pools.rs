@@ -1,4 +1,4 @@
-//! Pools: kept while they have blocks, and told what is left of them.
+//! Pools: kept while they have blocks; their status tells what is left.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
@@ -14,13 +14,15 @@ use crate::plan::time;
 use crate::world::World;
 use crate::write::At;
 
-/// The write that a pool needs.
+/// The write that a pool needs. While a block of it is being created, nodes wait for the API server, and its status is about to
+/// change again.
 pub(super) fn keep(world: &World, index: &Index, name: &str, now: Timestamp) -> Option<BlockWrite> {
     let pool = world.coil().pools.get(name)?;
-    finalizer(index, pool).or_else(|| status(index, pool, now))
+    let status = || status(index, pool, now).filter(|_| !index.carved.is_growing(name));
+    finalizer(index, pool).or_else(status)
 }
 
-/// Ours is on a pool that lives, and comes off one that is being deleted when its last block is gone.
+/// Our finalizer is on a living pool, and is removed in deletion when its last block is gone.
 fn finalizer(index: &Index, pool: &AddressPool) -> Option<BlockWrite> {
     let has = pool.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
     let deleting = pool.metadata.deletion_timestamp.is_some();
@@ -34,7 +36,7 @@ fn finalizer(index: &Index, pool: &AddressPool) -> Option<BlockWrite> {
     Some(BlockWrite::PoolFinalizers { pool: At::of(pool), finalizers })
 }
 
-/// The status, where it says something else than before.
+/// The new status, if it differs.
 fn status(index: &Index, pool: &AddressPool, now: Timestamp) -> Option<BlockWrite> {
     let before = pool.status.clone().unwrap_or_default();
     let mut after = before.clone();

@@ -1,5 +1,5 @@
-//! What is remembered between plans, against what a look at everything shows and what counting on fingers does, whatever happens
-//! to objects in whichever order.
+//! Compares what plans remember with a full look and with a simple recount, whatever happens to objects in whichever
+//! order.
 
 mod events;
 
@@ -13,16 +13,15 @@ use tenure_api::overlap::overlaps;
 use tenure_ipam::{Address, IntervalSet};
 
 use super::carved::networks;
-use super::requests::promise_of;
 use super::*;
 use events::{Events, Op, POOLS, op};
 
 struct Run {
     events: Events,
     planner: CoilPlanner,
-    /// One that always looks at everything.
+    /// A planner that always looks at everything.
     full: CoilPlanner,
-    /// What claims could not be given of each pool at the last plan.
+    /// What claims could not get from each pool at the last plan.
     not_free: BTreeMap<&'static str, Option<IntervalSet>>,
 }
 
@@ -37,7 +36,7 @@ impl Run {
         Self { events, planner: planner(), full: planner(), not_free: BTreeMap::new() }
     }
 
-    /// Both plans are the same, and what claims are told is right.
+    /// Both plans are equal, and claims are told the truth.
     fn plan(&mut self) -> Result<(), TestCaseError> {
         let (mut board, mut of_all) = (Board::default(), Board::default());
         self.full.look_at_all();
@@ -109,33 +108,26 @@ impl Run {
             let there = !block.is_withheld() && networks(block.spec.to_subnet().ok()).any(shares);
             there || is_own(&block.name_any())
         };
-        let promise = |request: &BlockRequest| {
-            promise_of(request).is_some_and(|(pool, index)| takes(&block_name(pool, index)))
-        };
-        let coming: Vec<&str> = world
-            .in_flight
-            .iter()
-            .filter_map(|write| match write.of() {
-                Some(BlockWrite::Create { block }) if block.is_floating() => block.metadata.name.as_deref(),
-                _ => None,
-            })
-            .collect();
+        let coming = world.in_flight.iter().filter_map(|write| write.of::<BlockWrite>()?.block());
+        let (floating, of_nodes): (Vec<&AddressBlock>, Vec<&AddressBlock>) =
+            coming.partition(|block| block.is_floating());
         withheld
             || too_many_locks
             || engine.excluded_blocks().contains(index)
             || world.coil().blocks.iter().any(block)
             || world.coil().blocks.unreadable().any(takes)
-            || world.coil().requests.iter().any(promise)
+            || of_nodes.iter().any(|block| takes(&block.name_any()))
             || world
                 .ledgers()
                 .pools
                 .iter()
                 .any(|it| it.is_of_the_cluster() && it.held.iter().copied().any(shares))
-            || coming.iter().any(|name| takes(name)) && !coming.iter().any(|name| is_own(name))
+            || floating.iter().any(|block| takes(&block.name_any()))
+                && !floating.iter().any(|block| is_own(&block.name_any()))
     }
 }
 
-/// Applies each round's changes and plans. One round is overlooked, if that is given.
+/// Applies each round's changes and plans. Overlooks one round, if given.
 fn run(rounds: &[Vec<Op>], overlooked: Option<usize>) -> Result<(), TestCaseError> {
     let mut run = Run::new();
     for (round, ops) in rounds.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Marking and releasing the blocks of missing nodes: the live reads before, and the writes.
+//! Marks and releases the blocks of missing nodes: the live reads first, then the writes.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -21,12 +21,12 @@ impl CoilPerformer {
         self.annotate_block(block, json!(mark)).await
     }
 
-    /// Takes the mark off.
+    /// Removes the mark.
     pub(super) async fn unmark_block(&self, block: &At) -> Answer {
         self.annotate_block(block, Value::Null).await
     }
 
-    /// Releases a block, or takes its mark off if somebody can use it after all.
+    /// Releases a block, or removes its mark if somebody can use it after all.
     pub(super) async fn release_block(
         &self,
         block: &At,
@@ -55,8 +55,8 @@ impl CoilPerformer {
         settle(&self.blocks, block, written, Observation::gone::<AddressBlock>).await
     }
 
-    /// Deletes that block at that version and no other; then takes our finalizer off. From the deletion on nobody hands out
-    /// of it, and before it nothing was changed that its owner would have to put right.
+    /// Deletes this block at exactly this version, then removes our finalizer. After the deletion nobody assigns from
+    /// it, and before it nothing was changed that its owner would have to repair.
     async fn delete_block(&self, at: &At, finalizers: &[String]) -> Answer {
         discard(&self.blocks, at, finalizers, false).await
     }

@@ -1,23 +1,18 @@
-//! Serving requests: each gets the lowest block of its pool that nobody has, was promised, or must not have.
-//!
-//! What was promised is kept, even if the pool is being deleted meanwhile: another leader may be creating the block at
-//! this moment, so nobody can know that there is none. For the same reason a request is promised another block only
-//! after somebody else was seen to have the first one.
+//! Serving requests: each gets the lowest block of its pool that nobody has, gets at this moment, or must not have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use kube::ResourceExt;
 use tenure_api::coil::condition::reason;
 use tenure_api::coil::{
-    AddressBlock, AddressPool, BlockRequest, BlockRequestStatus, EnginePool, RequestOutcome, block_name,
-    split_block_name,
+    AddressBlock, AddressPool, BlockRequest, BlockRequestStatus, EnginePool, RequestOutcome,
 };
 use tenure_handles::Timestamp;
 use tenure_ipam::IntervalSet;
 
 use super::carved::Taken;
 use super::index::Index;
-use super::share::PromisedShares;
+use super::share::GrowingShares;
 use super::write::BlockWrite;
 use crate::plan::time;
 use crate::suspicions::Suspicions;
@@ -32,13 +27,20 @@ pub(super) fn serve(
     now: Timestamp,
 ) -> Vec<BlockWrite> {
     without_pool.look_again();
-    let waiting = || index.waiting().filter_map(|name| world.coil().requests.get(name));
-    let shares = index.shares.with_promises(world, waiting());
+    let (mut coming, mut shares) = (HashSet::new(), index.shares.growing());
+    for block in world.in_flight.iter().filter_map(|write| write.of::<BlockWrite>()?.block()) {
+        if let Some((request, (pool, node))) = block.request_uid().zip(block.pool().zip(block.node())) {
+            coming.insert(request);
+            shares.add(pool, node);
+        }
+    }
     let mut allocator = Allocator { world, index, now, shares, pools: BTreeMap::new() };
-    let of_live_nodes = waiting().filter(|request| !world.saw_deletion_of(&request.spec.node_name));
+    let waiting = index.waiting().filter_map(|name| world.coil().requests.get(name));
+    let of_live_nodes = waiting.filter(|request| !world.saw_deletion_of(&request.spec.node_name));
     of_live_nodes
+        .filter(|request| !request.metadata.uid.as_deref().is_some_and(|uid| coming.contains(uid)))
         .filter_map(|request| match allocator.next_step(request) {
-            Ok(write) => write,
+            Ok(write) => Some(write),
             // Not before a second look: the pool may only be late.
             Err(refusal) if refusal.reason == reason::POOL_NOT_FOUND => {
                 let lasted = without_pool.suspect(request.uid().unwrap_or_default(), now);
@@ -49,22 +51,16 @@ pub(super) fn serve(
         .collect()
 }
 
-/// The pool and the number of the block that a waiting request was promised.
-pub(crate) fn promise_of(request: &BlockRequest) -> Option<(&str, u128)> {
-    let name = request.status.as_ref().filter(|_| waits(request))?.address_block_name.as_deref()?;
-    split_block_name(name).filter(|(pool, _)| *pool == request.spec.pool_name)
-}
-
 pub(super) fn waits(request: &BlockRequest) -> bool {
     request.outcome() == RequestOutcome::Pending && request.metadata.deletion_timestamp.is_none()
 }
 
-/// What of each pool can still be promised.
+/// What of each pool is still free.
 struct Allocator<'a> {
     world: &'a World,
     index: &'a Index,
     now: Timestamp,
-    shares: PromisedShares<'a>,
+    shares: GrowingShares<'a>,
     pools: BTreeMap<&'a str, Result<Inventory<'a>, Refusal>>,
 }
 
@@ -78,10 +74,6 @@ struct Inventory<'a> {
     taken: IntervalSet,
     /// None below is free.
     next: u128,
-    /// Those of them that are not to be carved, whatever was promised.
-    kept_back: IntervalSet,
-    /// What this plan creates: two leaders may have promised one block to two requests.
-    created: IntervalSet,
 }
 
 /// Why a pool gives nothing.
@@ -92,38 +84,14 @@ struct Refusal {
 }
 
 impl<'a> Allocator<'a> {
-    /// The next write that serves this request, if it is its turn.
-    fn next_step(&mut self, request: &'a BlockRequest) -> Result<Option<BlockWrite>, Refusal> {
+    /// The next write that serves this request: the answer if there is a block for it, otherwise the lowest free block,
+    /// unless the node has its share of the pool.
+    fn next_step(&mut self, request: &'a BlockRequest) -> Result<BlockWrite, Refusal> {
         let uid = request.uid().unwrap_or_default();
         if let Some(block) = self.index.answer_to(&uid) {
             let status = BlockRequestStatus::carved(block, &time(self.now));
-            return Ok(Some(BlockWrite::Answer { request: At::of(request), status, unless_exists: None }));
+            return Ok(BlockWrite::Answer { request: At::of(request), status });
         }
-        let world = self.world;
-        let Some((pool, index)) = promise_of(request) else { return self.promise(request).map(Some) };
-        let name = block_name(pool, index);
-        if world.coil().blocks.get(&name).is_some() || world.coil().blocks.is_unreadable(&name) {
-            // It exists and answers another request, so it was never created for this one.
-            return self.promise(request).map(Some);
-        }
-        let inventory = self.inventory(&request.spec.pool_name)?;
-        if inventory.kept_back.contains(index) {
-            // Pools have grown into each other since: the addresses are another one's.
-            return self.promise(request).map(Some);
-        }
-        if inventory.created.contains(index) {
-            // Two leaders have promised it twice. One of the two gets it; the other one is promised another block as
-            // soon as it is known which.
-            return Ok(None);
-        }
-        inventory.created.insert(index, index);
-        let node = &request.spec.node_name;
-        let block = AddressBlock::carve(inventory.pool, index, node, Some(&uid)).map_err(Refusal::invalid)?;
-        Ok(Some(BlockWrite::Create { block: Box::new(block) }))
-    }
-
-    /// Promises the lowest free block, unless the node has its share of the pool.
-    fn promise(&mut self, request: &'a BlockRequest) -> Result<BlockWrite, Refusal> {
         let (pool, node) = (&request.spec.pool_name, &request.spec.node_name);
         let bits = self.inventory(pool)?.engine.pool().block_bits();
         let size = 1_u128.checked_shl(bits.into()).unwrap_or(u128::MAX);
@@ -134,9 +102,9 @@ impl<'a> Allocator<'a> {
             );
             return Err(Refusal { reason: reason::OUT_OF_BLOCKS, message });
         }
-        let write = self.inventory(pool)?.promise(request)?;
+        let block = self.inventory(pool)?.carve(node, &uid)?;
         self.shares.add(pool, node);
-        Ok(write)
+        Ok(BlockWrite::Create { block: Box::new(block) })
     }
 
     fn inventory(&mut self, name: &'a str) -> Result<&mut Inventory<'a>, Refusal> {
@@ -160,14 +128,13 @@ impl<'a> Inventory<'a> {
         let engine = EnginePool::try_from(&pool.spec).map_err(Refusal::invalid)?;
         let Index { carved, overlaps, .. } = index;
         let taken = carved.not_free(name, &engine, overlaps);
-        let kept_back = carved.kept_back(name, &engine, overlaps);
         let carved = carved.from(name).map(Taken::carved);
-        Ok(Self { pool, engine, carved, taken, next: 0, kept_back, created: IntervalSet::new() })
+        Ok(Self { pool, engine, carved, taken, next: 0 })
     }
 
-    /// Promises the lowest free block.
-    fn promise(&mut self, request: &BlockRequest) -> Result<BlockWrite, Refusal> {
-        let name = &request.spec.pool_name;
+    /// The lowest free block, for this node's request.
+    fn carve(&mut self, node: &str, request_uid: &str) -> Result<AddressBlock, Refusal> {
+        let name = self.pool.name_any();
         if self.pool.metadata.deletion_timestamp.is_some() {
             let message = format!("pool \"{name}\" is being deleted and gives no more blocks");
             return Err(Refusal { reason: reason::DELETING, message });
@@ -180,7 +147,7 @@ impl<'a> Inventory<'a> {
             ),
         })?;
         self.taken.insert(index, index);
-        Ok(BlockWrite::Reserve { request: At::of(request), block: block_name(name, index) })
+        AddressBlock::carve(self.pool, index, node, Some(request_uid)).map_err(Refusal::invalid)
     }
 
     /// The lowest number that is neither taken nor exists, found without copying what exists.
@@ -204,7 +171,6 @@ impl Refusal {
     /// The refusal as the answer to a request. It is final: whoever still needs a block asks again.
     fn answer(&self, request: &BlockRequest, now: Timestamp) -> BlockWrite {
         let status = BlockRequestStatus::failed(self.reason, &self.message, &time(now));
-        let unless_exists = promise_of(request).map(|(pool, index)| block_name(pool, index));
-        BlockWrite::Answer { request: At::of(request), status, unless_exists }
+        BlockWrite::Answer { request: At::of(request), status }
     }
 }

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use tenure_api::coil::EnginePool;
 use tenure_ipam::{Address, Family};
 
-/// The names of the pools that have each address, as steps: from each address on, up to the next, these pools do.
+/// The names of the pools of each address, as a step function: from each key up to the next, these pools have the
+/// addresses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PoolSubnets {
     steps: BTreeMap<(Family, u128), Vec<Arc<str>>>,
 }
 
 impl PoolSubnets {
-    /// Those of these pools.
+    /// Built from these pools.
     pub(super) fn of<'a>(pools: impl Iterator<Item = (&'a Arc<str>, &'a EnginePool)>) -> Self {
         // The pools that end before, and those that begin.
         let mut edges: BTreeMap<(Family, u128), [Vec<&Arc<str>>; 2]> = BTreeMap::new();
@@ -37,7 +38,7 @@ impl PoolSubnets {
         Self { steps: edges.into_iter().map(step).collect() }
     }
 
-    /// The pools that have an address from `first` to `last`, which are of one family; each once.
+    /// The pools with an address from `first` to `last`, which are of one family; each once.
     pub(super) fn overlapping(&self, first: Address, last: Address) -> impl Iterator<Item = &Arc<str>> {
         let (from, to) = ((first.family(), first.bits()), (first.family(), last.bits()));
         let at_first = self.steps.range(..=from).next_back();

@@ -1,29 +1,33 @@
-//! What the controller writes of blocks, pools and requests.
+//! Writes of blocks, pools and requests.
 //!
-//! A request is served in three writes, each of which any leader may repeat or take over:
+//! A request is served in two writes, each of which any leader may repeat or take over:
 //!
 //! ```text
-//!    pending ──Reserve──▶ reserved(block name) ──Create──▶ the block exists ──Complete──▶ complete
-//!       │       (CAS on the request)     (its name is the lock)      (CAS on the request)
+//!    pending ──Create──▶ a block names the request ──Complete──▶ complete
+//!       │    (the block's name is the lock)      (CAS on the request)
 //!       └──Refuse (CAS on the request)──▶ failed
 //! ```
 //!
-//! `Reserve`, `Refuse` and `Complete` name the resource version that was read: if anyone else has decided since, they
-//! conflict. `Create` makes exactly the block that the request's status names; if it is there already, it is done.
+//! The node uses the block as soon as it sees it. `Refuse` and `Complete` name the resource version that was read: if
+//! anybody else has decided since, they conflict.
 //!
-//! The name is the lock within a pool. Where pools share addresses, whoever carves of the older one occupies the names of the
-//! younger ones' blocks first, and whoever carves of a younger one does not carve what an older one has (`coil::locks`).
+//! The name is the lock within a pool. Where pools share addresses, whoever carves from the older one first occupies
+//! the names of the younger ones' blocks, and nobody carves from a younger pool where an older one has addresses
+//! (`coil::locks`).
 //!
-//! `Create` is the one write that no resource version can guard, because what it creates does not exist yet. It is
-//! sent only within the leader's term and given up at its end. Should it arrive later all the same, after the block was
-//! created, used and returned, then the node that asked has a block too many: no address has two holders, because the
-//! name is still the lock, and the node returns the block as any other that is empty.
+//! `Create` is the one write that no resource version can guard, because the object does not exist yet. It is sent
+//! only within the leader's term and abandoned at its end. If it arrives later anyway, and the next leader has served the
+//! request with another block, then the node that asked has a block too many. No address has two holders, because the
+//! name is still the lock, and the node returns the empty block like any other.
+
+use std::time::Duration;
 
 use tenure_api::coil::{AddressBlock, AddressPoolStatus, BlockRequestStatus};
 use tenure_ipam::Subnet;
 
 use super::events;
 use crate::events::Note;
+use crate::pace;
 use crate::world::World;
 use crate::write::{At, Operation, Rank};
 
@@ -33,15 +37,8 @@ pub(super) const PART: &str = "coil";
 /// One write of this part.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BlockWrite {
-    /// Notes in a request's status which block it will get.
-    Reserve {
-        /// The request.
-        request: At,
-        /// The block's name.
-        block: String,
-    },
-    /// Creates a block: one that a request's status names, or one for claims. "Already exists" is success. Names of younger
-    /// pools that share its addresses are occupied before.
+    /// Creates a block: one that answers a request, or one for claims. The names of younger pools that share its
+    /// addresses are occupied first.
     Create {
         /// The block.
         block: Box<AddressBlock>,
@@ -52,9 +49,6 @@ pub enum BlockWrite {
         request: At,
         /// The answer.
         status: BlockRequestStatus,
-        /// The block that was promised to a request which is now to be refused. If a live look shows that it exists
-        /// and answers this request, there is no refusal.
-        unless_exists: Option<String>,
     },
     /// Writes the status of a pool.
     PoolStatus {
@@ -63,21 +57,21 @@ pub enum BlockWrite {
         /// Its status.
         status: Box<AddressPoolStatus>,
     },
-    /// Sets a pool's finalizers, so that it stays while blocks exist or goes when none do.
+    /// Sets a pool's finalizers, so that it stays while blocks exist and goes when none do.
     PoolFinalizers {
         /// The pool.
         pool: At,
-        /// All of its finalizers.
+        /// All its finalizers.
         finalizers: Vec<String>,
     },
-    /// Deletes a block that only occupies its name, provided that a live list shows none of these pools.
+    /// Deletes a block that only occupies its name, if a live list shows none of these pools.
     Unlock {
         /// The block.
         block: At,
-        /// The UIDs of the pools for which the name was occupied.
+        /// The UIDs of the pools for which the name is occupied.
         pools: Vec<String>,
     },
-    /// Notes on a block that its node is missing, provided that live reads confirm it and show no pod that lives there.
+    /// Marks a block whose node is missing, if live reads confirm it and show no living pod there.
     MarkBlock {
         /// The block.
         block: At,
@@ -86,13 +80,13 @@ pub enum BlockWrite {
         /// Since when.
         mark: String,
     },
-    /// Takes that note back.
+    /// Removes that mark.
     UnmarkBlock {
         /// The block.
         block: At,
     },
-    /// Deletes a block at this version and takes our finalizer off it, provided that live reads confirm that nobody can use
-    /// its addresses any more. If somebody can, the block loses its mark.
+    /// Deletes a block at this version and removes our finalizer, if live reads confirm that nobody can use its
+    /// addresses any more. Otherwise the block loses its mark.
     ReleaseBlock {
         /// The block.
         block: At,
@@ -100,7 +94,7 @@ pub enum BlockWrite {
         finalizers: Vec<String>,
         /// The node that owned it.
         node: String,
-        /// What a live look has to confirm.
+        /// What a live read has to confirm.
         because: Because,
     },
 }
@@ -108,21 +102,20 @@ pub enum BlockWrite {
 /// Why nobody can use a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Because {
-    /// There is no such node and no pod that lives is bound to it, as there was none when the block was marked.
+    /// There is no such node, and no living pod is bound to it, as when the block was marked.
     NodeIsGone,
     /// The node is out of service, and no pod on it has or may still get an address of the block.
     OutOfService {
-        /// The addresses of the block; `None` if it does not say any that can be understood.
+        /// The addresses of the block; `None` if they cannot be understood.
         addresses: Option<Subnet>,
     },
 }
 
 impl BlockWrite {
-    /// The name of the block that will be there, or be promised, when it is done.
-    pub(crate) fn block(&self) -> Option<&str> {
+    /// The block that will exist afterwards.
+    pub(crate) fn block(&self) -> Option<&AddressBlock> {
         match self {
-            Self::Reserve { block, .. } => Some(block),
-            Self::Create { block } => block.metadata.name.as_deref(),
+            Self::Create { block } => Some(block),
             _ => None,
         }
     }
@@ -135,7 +128,6 @@ impl Operation for BlockWrite {
 
     fn verb(&self) -> &'static str {
         match self {
-            Self::Reserve { .. } => "reserve",
             Self::Create { .. } => "create",
             Self::Answer { .. } => "answer",
             Self::PoolStatus { .. } => "pool_status",
@@ -149,15 +141,14 @@ impl Operation for BlockWrite {
 
     fn subject(&self) -> &str {
         match self {
-            Self::Reserve { request: at, .. }
-            | Self::Answer { request: at, .. }
+            Self::Answer { request: at, .. }
             | Self::PoolStatus { pool: at, .. }
             | Self::PoolFinalizers { pool: at, .. }
             | Self::Unlock { block: at, .. }
             | Self::MarkBlock { block: at, .. }
             | Self::UnmarkBlock { block: at }
             | Self::ReleaseBlock { block: at, .. } => &at.uid,
-            // A floating one answers nobody, and does not exist yet.
+            // A floating block answers nobody, and does not exist yet.
             Self::Create { block } => {
                 block.request_uid().or(block.metadata.name.as_deref()).unwrap_or_default()
             }
@@ -169,6 +160,20 @@ impl Operation for BlockWrite {
             Self::Create { block } if block.is_floating() => Rank::Record,
             _ => Rank::Request,
         }
+    }
+
+    /// Numbers of a pool are news for people, and every node watches pools. What has become true or false of it is not delayed.
+    fn pace(&self, world: &World) -> Duration {
+        let Self::PoolStatus { pool: at, status } = self else { return Duration::ZERO };
+        let known = world.coil().pools.get(&at.name).and_then(|pool| pool.status.as_ref());
+        let verdicts = |status: &AddressPoolStatus| -> Vec<(String, String, String)> {
+            let each = status.conditions.iter();
+            each.map(|it| (it.type_.clone(), it.status.clone(), it.reason.clone())).collect()
+        };
+        let same = known.is_some_and(|known| {
+            known.observed_generation == status.observed_generation && verdicts(known) == verdicts(status)
+        });
+        if same { pace::of_everybody(world) } else { Duration::ZERO }
     }
 
     fn notes(&self, world: &World) -> Vec<Note> {

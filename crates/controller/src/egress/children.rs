@@ -1,4 +1,4 @@
-//! What has to be written so that an Egress has the children that it should have.
+//! Plans the children of an Egress.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
@@ -13,24 +13,24 @@ use super::write::{ChildKind, EgressWrite, Of};
 use crate::world::World;
 use crate::write::At;
 
-/// Whose an object is that has the name of a child.
+/// The owner of an object with the name of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// The Egress's.
+    /// The Egress.
     Ours,
-    /// Nobody's, and it looks like one of the Egress's: it becomes that.
+    /// Nobody, and it looks like a child of the Egress: it is adopted.
     Nobodys,
-    /// An earlier Egress's of the same name. It goes with that one.
+    /// An earlier Egress of the same name. It is deleted with that one.
     Predecessors,
-    /// Somebody else's. It stays, and the Egress goes without.
+    /// Somebody else. It stays, and the Egress does without.
     Others,
 }
 
-/// The children of an Egress as they are planned, and what is in the way.
+/// The planned children of an Egress, and obstacles.
 #[derive(Debug, Default)]
 pub(super) struct Planned {
     pub(super) writes: Vec<EgressWrite>,
-    /// Objects of others that have the names of children.
+    /// Objects of others with the names of children.
     pub(super) taken: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn plan(world: &World, egress: &Egress, image: &str) -> Planned {
     let mut may_run = true;
     for wanted in children_of(egress).into_iter().filter(|wanted| !world.lacks(wanted.kind.name())) {
         let live = find(known, wanted.kind, &format!("{namespace}/{}", wanted.name));
-        // Pods are made as an account, and a gateway that may not know its clients serves nobody.
+        // Pods need the account, and a gateway that may not read its clients serves nobody.
         may_run &= live.is_some() || matches!(wanted.kind, ChildKind::Service | ChildKind::Budget);
         match live.map(|live| (live, whose(egress, &live.metadata))) {
             None => planned.writes.push(create(egress, &of, &wanted)),
@@ -70,7 +70,7 @@ impl Planned {
     }
 }
 
-/// The Egress as its children's writes name it.
+/// The Egress as the writes of its children name it.
 pub(super) fn of(egress: &Egress) -> Of {
     Of {
         namespace: egress.namespace().unwrap_or_default(),
@@ -80,7 +80,7 @@ pub(super) fn of(egress: &Egress) -> Of {
     }
 }
 
-/// Whose an object is, by its owners and labels.
+/// The owner of an object, by owner references and labels.
 pub(super) fn whose(egress: &Egress, metadata: &ObjectMeta) -> Whose {
     let owner = metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
     let labels = metadata.labels.clone().unwrap_or_default();
@@ -136,7 +136,7 @@ fn create(egress: &Egress, of: &Of, wanted: &Wanted) -> EgressWrite {
     EgressWrite::Create { of: of.clone(), kind, subject, object: Box::new(object) }
 }
 
-/// What has to be changed of a child, if anything.
+/// The changes that a child needs, if any.
 fn change(egress: &Egress, of: &Of, wanted: &Wanted, live: &Child) -> Option<EgressWrite> {
     let mut operations = belonging(egress, &live.metadata);
     for (pointer, value) in &wanted.fields {
@@ -154,7 +154,7 @@ fn change(egress: &Egress, of: &Of, wanted: &Wanted, live: &Child) -> Option<Egr
     Some(EgressWrite::Change { of: of.clone(), kind: wanted.kind, child, operations, applied: None })
 }
 
-/// What makes an object the Egress's: its owner, and its labels. What others have added to either stays.
+/// What makes an object a child of the Egress: owner reference and labels. Entries of others stay.
 pub(super) fn belonging(egress: &Egress, live: &ObjectMeta) -> Vec<Value> {
     let wanted = metadata(egress, "");
     let mut operations = Vec::new();
@@ -176,7 +176,7 @@ pub(super) fn belonging(egress: &Egress, live: &ObjectMeta) -> Vec<Value> {
     operations
 }
 
-/// Operations that are done at the version that was read, or not at all.
+/// Operations that are applied at the version that was read, or not at all.
 pub(super) fn tested(live: &ObjectMeta, operations: Vec<Value>) -> Value {
     let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": live.resource_version});
     Value::Array([vec![test], operations].concat())
@@ -190,7 +190,7 @@ pub(super) fn at(metadata: &ObjectMeta) -> At {
     }
 }
 
-/// The Egress's budget, where it asks for none any more. One of others stays.
+/// The Egress's budget, if it asks for none any more. A budget of others stays.
 fn unwanted_budget(known: &Egresses, egress: &Egress) -> Option<EgressWrite> {
     if egress.spec.pod_disruption_budget.is_some() {
         return None;

@@ -1,9 +1,9 @@
-//! The Deployment of an Egress: written when what it should be has changed, or when somebody has changed what it is.
+//! The Deployment of an Egress: written when its desired state changes, or when somebody has changed the Deployment.
 //!
-//! The API server fills in and rewrites what is written (defaults, `1000m` as `1`), so what is there cannot be compared with what
-//! should be. Instead the Deployment says, in an annotation, a digest of what was written last and the generation that came of it.
-//! Another digest: the Egress has changed. Another generation: somebody has changed the Deployment, or its annotations. Neither: nothing
-//! is written. A write that leaves the template as it is begins no rollout.
+//! The API server fills in and rewrites what is written (defaults, `1000m` as `1`), so the actual object cannot be
+//! compared with the desired one. Instead an annotation of the Deployment has a digest of the last write and the
+//! resulting generation. Another digest: the Egress has changed. Another generation: somebody has changed the
+//! Deployment or its annotations. Otherwise nothing is written. A write that keeps the template starts no rollout.
 
 use std::collections::BTreeMap;
 
@@ -19,20 +19,20 @@ use super::known::{DeploymentFacts, Egresses};
 use super::template::{PodTemplate, pods_of};
 use super::write::{ChildKind, EgressWrite, Of};
 
-/// What was written last.
+/// The last write.
 const APPLIED: &str = "tenure/applied";
 
-/// What was written last of a Deployment.
+/// The last write of a Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
-    /// A digest of it.
+    /// Its digest.
     hash: String,
-    /// The generation that came of it.
+    /// The resulting generation.
     generation: i64,
-    /// The labels of pods that were in it: they go when they are not in the next.
+    /// The pod labels in it: removed when the next write lacks them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     labels: Vec<String>,
-    /// The annotations of pods that were in it.
+    /// The pod annotations in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     annotations: Vec<String>,
 }
@@ -47,7 +47,8 @@ impl Applied {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The operation that corrects the generation, where another one came of the write than expected: nothing has changed.
+    /// The operation that corrects the generation, if the write resulted in another one than expected although
+    /// nothing else changed.
     pub(super) fn corrected(&self, generation: i64) -> Option<Value> {
         let corrected = Self { generation, ..self.clone() };
         let path = format!("/metadata/annotations/{}", APPLIED.replace('/', "~1"));
@@ -55,7 +56,8 @@ impl Applied {
     }
 }
 
-/// The spec of a Deployment but for its selector, which cannot be changed, and the metadata of pods, which others may add to.
+/// The spec of a Deployment without its selector, which is immutable, and without the pods' metadata, which others
+/// may add to.
 struct Spec {
     replicas: Value,
     strategy: Value,
@@ -150,7 +152,7 @@ fn change(egress: &Egress, of: &Of, spec: &Spec, live: &DeploymentFacts) -> Opti
     Some(EgressWrite::Change { of: of.clone(), kind: ChildKind::Deployment, child, operations, applied })
 }
 
-/// What is there, without what we wrote before, with what we write now.
+/// The current entries without those of our last write, plus those of this one.
 fn merged(
     live: Option<&BTreeMap<String, String>>,
     before: &[String],

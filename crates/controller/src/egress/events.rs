@@ -1,4 +1,4 @@
-//! What people are told of Egresses: what keeps gateways from serving, and what a schema cannot see.
+//! Events about Egresses: what keeps gateways from serving, and what a schema cannot check.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
@@ -8,7 +8,7 @@ use super::write::EgressWrite;
 use crate::events::{Note, about_node};
 use crate::world::World;
 
-/// What a write that was done gives to tell; `world` is what was known before it.
+/// The events of a completed write; `world` is the state before the write.
 pub(super) fn notes(write: &EgressWrite, world: &World) -> Vec<Note> {
     match write {
         EgressWrite::Status { namespace, egress, status } => {
@@ -20,7 +20,7 @@ pub(super) fn notes(write: &EgressWrite, world: &World) -> Vec<Note> {
             let bad = |it: &&Condition| {
                 let is_bad = match it.type_.as_str() {
                     condition::POOL_MISSING | condition::CONFLICTING => it.status == "True",
-                    // That gateways are on their way is no reason to tell.
+                    // Starting gateways need no event.
                     condition::READY => [reason::TEMPLATE_REFUSED, reason::NAME_TAKEN, reason::PODS_REFUSED]
                         .contains(&it.reason.as_str()),
                     _ => false,

@@ -1,4 +1,4 @@
-//! The image of gateways where nobody names one: that of the controller's own pod, which has their program, too.
+//! The default image of gateways: that of the controller's own pod, which contains their program.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct ImageError {
     reason: &'static str,
 }
 
-/// The image of a pod's first container. Waits while the API server cannot be asked.
+/// The image of a pod's first container. Waits while the API server does not answer.
 pub async fn image_of_pod(
     client: &Client,
     clock: impl Clock,

@@ -1,4 +1,4 @@
-//! What is known of Egresses: of each object what matters, by `namespace/name`.
+//! What is known of Egresses: the needed parts of each object, by `namespace/name`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,10 +21,10 @@ use crate::pods::view_of_pods;
 use crate::world::{State, World};
 use crate::write::At;
 
-/// Beyond twice as many refusals as there are Egresses and these, all are forgotten.
+/// When there are more refusals than this plus twice the Egresses, all are forgotten.
 const MANY: usize = 64;
 
-/// Egresses and what belongs to them, as far as it is known.
+/// Egresses and what belongs to them.
 #[derive(Debug, Default)]
 pub struct Egresses {
     /// Egresses.
@@ -39,33 +39,33 @@ pub struct Egresses {
     pub budgets: Cache<Seen<Child>>,
     /// Accounts of gateways.
     pub accounts: Cache<Seen<Child>>,
-    /// What gateways may do.
+    /// The Roles of gateways.
     pub roles: Cache<Seen<Child>>,
-    /// That their accounts may do it.
+    /// The RoleBindings of their accounts.
     pub bindings: Cache<Seen<Child>>,
     /// Gateways.
     pub pods: Cache<Seen<GatewayFacts>>,
-    /// What the API server has refused, by Egress.
+    /// What the API server refused, by Egress.
     pub refusals: Cache<Refusal>,
 }
 
-/// What matters of an Egress.
+/// What is needed of an Egress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EgressFacts {
-    /// All of it.
+    /// The whole object.
     pub object: Egress,
     /// Its destinations; `None` if the stored ones cannot be read.
     pub destinations: Option<Destinations>,
 }
 
-/// What matters of the clients of one node.
+/// What is needed of the clients of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientsFacts {
     /// Which object.
     pub at: At,
-    /// Since when its node has been missing, if somebody wrote that down.
+    /// Since when its node is missing, if that is recorded.
     pub mark: Option<String>,
-    /// The Egress, if a label says.
+    /// The Egress, if a label names it.
     pub egress: Option<EgressId>,
     /// The node.
     pub node: String,
@@ -73,7 +73,7 @@ pub struct ClientsFacts {
     pub uids: BTreeSet<String>,
 }
 
-/// What matters of a Deployment.
+/// What is needed of a Deployment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeploymentFacts {
     /// Its metadata.
@@ -84,25 +84,25 @@ pub struct DeploymentFacts {
     pub template: ObjectMeta,
     /// How many pods serve.
     pub available: i32,
-    /// Why pods cannot be made.
+    /// Why pods cannot be created.
     pub refused: Option<String>,
-    /// Why it does not get on.
+    /// Why it makes no progress.
     pub stuck: Option<String>,
 }
 
-/// What matters of any other child: its metadata, and the values of the fields that are ours, by their JSON pointers.
+/// What is needed of any other child: its metadata, and the values of our fields by JSON pointer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Child {
     /// Its metadata.
     pub metadata: ObjectMeta,
-    /// The fields that are ours.
+    /// Our fields.
     pub fields: Fields,
 }
 
-/// Values by their JSON pointers; null where there is none.
+/// Values by JSON pointer; null if missing.
 pub(super) type Fields = BTreeMap<&'static str, Value>;
 
-/// A gateway as it is read.
+/// A gateway pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct GatewayPod {
     metadata: ObjectMeta,
@@ -125,7 +125,7 @@ struct GatewayAddress {
     ip: String,
 }
 
-/// What matters of a gateway.
+/// What is needed of a gateway pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayFacts {
     /// Its Egress.
@@ -134,16 +134,16 @@ pub struct GatewayFacts {
     pub addresses: Vec<String>,
 }
 
-/// What the API server has refused of an Egress.
+/// What the API server refused of an Egress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The Egress.
     pub egress: String,
-    /// Its UID and its generation at that time: what is changed may be accepted.
+    /// Its UID and generation at that time: a changed Egress may be accepted.
     pub of: (String, Option<i64>),
     /// Which child was refused.
     pub kind: ChildKind,
-    /// In whose words; none any more if it has been accepted since.
+    /// The server's message; `None` if the child has been accepted since.
     pub message: Option<String>,
 }
 
@@ -167,7 +167,8 @@ impl Egresses {
         !self.egresses.is_empty()
     }
 
-    /// Notes what the API server said to a child. Egresses that come and go under ever new names are forgotten in time.
+    /// Records the API server's answer about a child. Refusals of Egresses that come and go under new names are
+    /// dropped in time.
     pub(super) fn note(&mut self, refusal: Refusal) {
         if self.refusals.len() > 2 * self.egresses.len() + MANY {
             self.refusals.forget();
@@ -191,7 +192,7 @@ impl World {
         self.state()
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(crate) fn egress_mut(&mut self) -> &mut Egresses {
         self.state_mut()
     }
@@ -263,7 +264,7 @@ impl Child {
     pub(super) fn of_service(object: Service) -> Seen<Self> {
         let spec = json(&object.spec);
         let mut ports = spec["ports"].clone();
-        // A Service of another type has given each port one of the nodes'; ours has none.
+        // A Service of another type has node ports; ours has none.
         for port in ports.as_array_mut().into_iter().flatten() {
             port.as_object_mut().map(|port| port.remove("nodePort"));
         }
@@ -316,13 +317,13 @@ impl GatewayFacts {
     }
 }
 
-/// The metadata without what is large and read by nobody.
+/// The metadata without large fields that nobody reads.
 fn bare(metadata: &mut ObjectMeta) -> ObjectMeta {
     metadata.managed_fields = None;
     metadata.clone()
 }
 
-/// What was read as JSON is JSON.
+/// It was parsed from JSON, so it serializes.
 fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }

@@ -6,12 +6,12 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tenure_handles::Timestamp;
 
-use crate::metrics::Numbers;
+use crate::metrics::{Numbers, metric};
 use crate::part::Count;
 use crate::world::World;
 
-/// What is counted of Egresses.
-#[derive(Debug, Default)]
+/// Counts of Egresses.
+#[derive(Debug)]
 pub(super) struct EgressMetrics {
     gateways: Numbers,
     clients: Numbers,
@@ -19,18 +19,14 @@ pub(super) struct EgressMetrics {
 
 impl EgressMetrics {
     pub(super) fn registered(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register(
-            "tenure_egress_gateways",
-            "Gateways of an Egress that are wanted, and that serve",
-            metrics.gateways.clone(),
-        );
-        registry.register(
-            "tenure_egress_clients",
-            "Pods that use an Egress, as nodes say",
-            metrics.clients.clone(),
-        );
-        metrics
+        Self {
+            gateways: metric(
+                registry,
+                "tenure_egress_gateways",
+                "Gateways of an Egress that are wanted, and that serve",
+            ),
+            clients: metric(registry, "tenure_egress_clients", "Pods that use an Egress, as nodes report"),
+        }
     }
 }
 

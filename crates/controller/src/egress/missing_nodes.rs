@@ -1,4 +1,4 @@
-//! The clients of nodes that are gone: they go by the rule of [`crate::release`].
+//! The clients of nodes that are gone are removed by the rule of [`crate::release`].
 
 use tenure_handles::Timestamp;
 
@@ -7,7 +7,7 @@ use super::write::EgressWrite;
 use crate::release::{Releases, Step, mark_at};
 use crate::world::World;
 
-/// The write that the clients of a node need, if any. `namespace` is that of the object.
+/// The write that a node's clients need, if any. `namespace` is that of the object.
 pub(super) fn plan(
     world: &World,
     releases: &mut Releases,

@@ -24,9 +24,9 @@ use crate::part::Perform;
 use crate::world::World;
 use crate::write::{At, Operation, of};
 
-/// What the API server answers to what it does not accept: it will not accept it later either.
+/// Codes with which the API server refuses what it will never accept.
 const REFUSALS: [u16; 3] = [400, 403, 422];
-/// Of its words so many are repeated in a condition.
+/// How much of its message a condition repeats.
 const WORDS: usize = 1024;
 
 /// Performs through one client.
@@ -34,7 +34,7 @@ pub(super) struct EgressPerformer {
     client: Client,
 }
 
-/// A kind that Egresses have children of.
+/// A kind of child.
 trait Owned: Kind + Serialize + kube::Resource<Scope = NamespaceResourceScope> {}
 
 impl<K: Kind + Serialize + kube::Resource<Scope = NamespaceResourceScope>> Owned for K {}
@@ -115,7 +115,7 @@ impl EgressPerformer {
         }
     }
 
-    /// Creates a child with all of its fields, also those that are newer than this program.
+    /// Creates a child with all its fields, including those newer than this program.
     async fn create<K: Owned>(&self, of: &Of, object: &Value) -> Answer {
         let resource = ApiResource::erase::<K>(&());
         let mut object: DynamicObject =
@@ -144,7 +144,7 @@ impl EgressPerformer {
         settle(&api, child, written, gone::<K>(&of.namespace)).await
     }
 
-    /// The same, after which the Deployment names the generation that it has.
+    /// The same; afterwards the Deployment names its own generation.
     async fn change_deployment(
         &self,
         of: &Of,
@@ -160,7 +160,7 @@ impl EgressPerformer {
             let now = At::of(deployment);
             let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": now.version});
             let corrected = json_patch(&api, &now.name, json!([test, correction])).await;
-            // If somebody has written meanwhile, the next plan sees that.
+            // If somebody has written meanwhile, the next plan sees it.
             written = corrected.or(written);
         }
         settle(&api, child, written, gone::<Deployment>(&of.namespace)).await
@@ -174,7 +174,7 @@ impl EgressPerformer {
         settle(&api, clients, written, gone::<EgressClients>(namespace)).await
     }
 
-    /// Deletes exactly this object, at exactly this version.
+    /// Deletes exactly this object at exactly this version.
     async fn delete<K: Owned>(&self, namespace: &str, at: &At) -> Answer {
         let (api, gone) = (self.api::<K>(namespace), gone::<K>(namespace));
         match api.delete(&at.name, &exactly(at)).await {
@@ -196,7 +196,7 @@ fn gone<K: Kind>(namespace: &str) -> impl Fn(At) -> Observation + use<K> {
     move |at| Observation::gone_from::<K>(&namespace, at)
 }
 
-/// Notes what the API server refuses, so that the Egress says it, and that it refuses it no more.
+/// Records what the API server refuses, so that the Egress reports it, and when it stops refusing.
 fn noted(of: &Of, kind: ChildKind, answer: Answer) -> Answer {
     let refusal = |message| Refusal { egress: of.key(), of: (of.uid.clone(), of.generation), kind, message };
     match answer {

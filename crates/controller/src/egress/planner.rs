@@ -1,4 +1,4 @@
-//! The plan of the part: for each Egress that something has changed about, and for the clients of each node that has come or gone.
+//! Plans the part: each Egress that changed, and the clients of each node that was added or removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,21 +17,21 @@ use crate::release::Releases;
 use crate::world::World;
 use crate::write::Write;
 
-/// Plans for Egresses and for the clients of nodes.
+/// Plans Egresses and the clients of nodes.
 #[derive(Debug)]
 pub(super) struct EgressPlanner {
     image: String,
     cursors: Cursors,
-    /// Egresses and clients that the last plan has written for.
+    /// Egresses and clients that the last plan wrote.
     unfinished: Touched,
     belongs: Belongs,
     releases: Releases,
-    /// A bug that a test plants: changes of gateways' pods are not looked at.
+    /// A bug that a test plants: changes of gateway pods are overlooked.
     #[cfg(test)]
     pub(super) overlooks_pods: bool,
 }
 
-/// How far what is known has been read.
+/// How far the caches have been read.
 #[derive(Debug, Default)]
 struct Cursors {
     egresses: Cursor,
@@ -49,7 +49,7 @@ struct Cursors {
     nodes: Cursor,
 }
 
-/// What belongs to what, so that a change leads to the Egresses that it is about.
+/// Indexes that lead from a change to the affected Egresses.
 #[derive(Debug, Default)]
 struct Belongs {
     pods_to_egresses: Index,
@@ -81,7 +81,7 @@ impl EgressPlanner {
         }
     }
 
-    /// What has changed, or has not been done, or is due; and whether that is everything.
+    /// What changed, is unfinished or is due; and whether that is everything.
     fn touched(&mut self, world: &World, now: Timestamp) -> (Touched, bool) {
         let mut touched = std::mem::take(&mut self.unfinished);
         let changes = Changes::read(world, &mut self.cursors);
@@ -140,7 +140,7 @@ impl Plan for EgressPlanner {
     }
 }
 
-/// Whether absence means something, of everything that Egresses have.
+/// Whether all kinds that Egresses need are completely listed.
 fn is_complete(world: &World) -> bool {
     let known = world.egress();
     let has = |complete: bool, kind: &'static str| complete || world.lacks(kind);
@@ -157,14 +157,14 @@ fn is_complete(world: &World) -> bool {
         && has(world.claims().namespaces.is_complete(), "Namespace")
 }
 
-/// Keys that have changed since the last look, by what they are keys of.
+/// Changed keys, by what they are keys of.
 #[derive(Debug, Default)]
 struct Changes {
-    /// Anything may have.
+    /// Anything may have changed.
     anything: bool,
-    /// Egresses, by themselves or by a child of the same name.
+    /// Egresses, changed themselves or by a child of the same name.
     egresses: BTreeSet<String>,
-    /// Egresses whose destinations may be others.
+    /// Egresses whose destinations may have changed.
     destinations: BTreeSet<String>,
     pods: BTreeSet<String>,
     clients: BTreeSet<String>,
@@ -217,14 +217,14 @@ fn keys<K: Known>(cache: &Cache<K>, cursor: &mut Cursor, anything: &mut bool) ->
     }
 }
 
-/// The key of the Egress whose gateways have this account.
+/// The key of the Egress whose gateways use this account.
 fn egress_of_account(key: &str) -> Option<String> {
     let (namespace, name) = key.split_once('/')?;
     Some(format!("{namespace}/{}", name.strip_prefix(&account_name(""))?))
 }
 
 impl Belongs {
-    /// Takes in what has changed, and notes what that is about.
+    /// Reads what changed, and notes what that affects.
     fn read(&mut self, world: &World, changes: &Changes, touched: &mut Touched) {
         let known = world.egress();
         touched.egresses.extend(changes.egresses.iter().cloned());
@@ -251,7 +251,7 @@ impl Belongs {
         for namespace in &changes.namespaces {
             touched.egresses.extend(self.egresses_to_namespaces.members(namespace).cloned());
         }
-        // Whether the usual pool is missed depends on whether there is any.
+        // Whether the default pool is missed depends on whether any pool exists.
         let usual = DEFAULT_POOL.to_owned();
         let usual = (!changes.pools.is_empty()).then_some(&usual);
         for pool in changes.pools.iter().chain(usual) {
@@ -277,7 +277,7 @@ impl Belongs {
         touched.clients.insert(key.to_owned());
     }
 
-    /// What is said of the Egresses whose clients these are, and of those that share a client with them, may have changed.
+    /// The statuses of the Egresses of these clients, and of those that share a client with them, may change.
     fn touch_neighbours(&self, clients: &str, touched: &mut Touched) {
         touched.egresses.extend(self.clients_to_egresses.owners(clients).cloned());
         for neighbour in self.clients_to_uids.neighbours(clients) {
@@ -290,7 +290,7 @@ impl Belongs {
         let facts = world.egress().egresses.get(key).map(|egress| &egress.facts);
         let namespace = key.split_once('/').map_or("", |(namespace, _)| namespace);
         self.egresses_to_pools.set(key, facts.map(|_| pool_of(world, namespace)));
-        // One that is being deleted takes its children with it.
+        // An Egress in deletion takes its children with it.
         let Some(facts) = facts.filter(|facts| facts.object.metadata.deletion_timestamp.is_none()) else {
             return Vec::new();
         };

@@ -1,5 +1,5 @@
-//! Whatever happens to Egresses and what belongs to them: a plan of what changed is one of everything, performing plans comes to an
-//! end, and then every Egress has what it asks for.
+//! Whatever happens to Egresses and what belongs to them: an incremental plan equals a full one, performing plans
+//! comes to an end, and then every Egress has what it asks for.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// Does it, if it can be done; what cannot is no part of the story.
+/// Performs it if possible; what is impossible does not happen.
 async fn happen(rig: &mut Rig, happening: &Happening) {
     let merge = |value: Value| (PatchParams::default(), Patch::Merge(value));
     match happening {
@@ -166,7 +166,7 @@ async fn happen(rig: &mut Rig, happening: &Happening) {
     }
 }
 
-/// That each Egress has what it asks for, as far as the server takes it.
+/// Each Egress has what it asks for, as far as the server accepts it.
 async fn check(rig: &Rig) {
     for egress in rig.api::<Egress>().list(&ListParams::default()).await.unwrap() {
         let name = egress.name_any();
@@ -206,7 +206,7 @@ proptest! {
                     rig.step().await;
                 }
             }
-            // What the server refuses is tried for ever; it is corrected, so that the story can end.
+            // What the server refuses is retried forever; it is corrected here, so that the run can end.
             for name in NAMES {
                 let patch = Patch::Merge(json!({"spec": {"template": null}}));
                 _ = rig.api::<Egress>().patch(name, &PatchParams::default(), &patch).await;

@@ -1,4 +1,4 @@
-//! What is said of an Egress: how many gateways serve and why not more, and what a schema cannot see.
+//! The status of an Egress: how many gateways serve and why not more, and what a schema cannot check.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::plan::time;
 use crate::world::World;
 use crate::write::At;
 
-/// So many other Egresses are named.
+/// How many other Egresses are named.
 const NAMED: usize = 4;
 
 /// What belongs to an Egress beside its children.
@@ -28,7 +28,7 @@ pub(super) struct Company<'a> {
     pub(super) others: BTreeSet<String>,
 }
 
-/// The status, where it says something else than before.
+/// The new status, if it differs.
 pub(super) fn plan(
     world: &World,
     facts: &EgressFacts,
@@ -105,7 +105,7 @@ pub(super) fn plan(
     })
 }
 
-/// The addresses of the gateways that run.
+/// The addresses of the running gateways.
 fn addresses(known: &Egresses, company: &Company<'_>) -> Vec<String> {
     let pods = company.pods.iter().filter_map(|pod| known.pods.get(pod));
     let all: BTreeSet<IpAddr> =
@@ -119,13 +119,13 @@ pub(super) fn pool_of(world: &World, namespace: &str) -> String {
     known.unwrap_or_else(|| DEFAULT_POOL.to_owned())
 }
 
-/// Whether pods of this pool get no addresses. Where there is no pool at all, another plugin gives them.
+/// Whether pods of this pool get no addresses. Without any pool, another plugin assigns them.
 fn pool_is_missing(world: &World, pool: &str) -> bool {
     let there = world.coil().pools.get(pool).is_some() || world.coil().pools.is_unreadable(pool);
     !there && (pool != DEFAULT_POOL || !world.coil().pools.is_empty())
 }
 
-/// What the API server has refused of the Egress as it is now.
+/// What the API server refuses of the current Egress.
 fn refusal<'a>(known: &'a Egresses, egress: &Egress) -> Option<&'a str> {
     let id = egress.id().to_string();
     let refusal = known.refusals.get(&id)?;
@@ -133,7 +133,7 @@ fn refusal<'a>(known: &'a Egresses, egress: &Egress) -> Option<&'a str> {
     (refusal.of == is_of).then_some(refusal.message.as_deref()).flatten()
 }
 
-/// Which other Egresses of its clients have one of its destinations, in words that stay while these do.
+/// Which other Egresses of its clients share one of its destinations, in words that are stable.
 fn conflict(known: &Egresses, facts: &EgressFacts, company: &Company<'_>) -> Option<String> {
     let (id, own) = (facts.object.id(), facts.destinations.as_ref()?);
     let words = company.others.iter().filter_map(|other| {

@@ -1,7 +1,7 @@
-//! The pods of gateways: what the template says, and what it lacks.
+//! The pods of gateways: the template, completed.
 //!
-//! The template is merged as JSON, so that fields that are newer than this program are kept. What has another shape than expected stays
-//! as it is, and the API server says what is wrong with it.
+//! The template is merged as JSON, so that fields newer than this program are kept. Unexpected shapes stay as they
+//! are, and the API server reports what is wrong.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use tenure_api::coil::Egress;
 use tenure_api::coil::egress::{CONTAINER, account_name, gateway_labels};
 
-/// Where the gateway tells its metrics, and how it is.
+/// The port of the gateway's metrics and health.
 const METRICS: u16 = 8080;
 const HEALTH: u16 = 8081;
 
@@ -52,7 +52,7 @@ fn is_gateway(container: &Value) -> bool {
     container["name"] == CONTAINER
 }
 
-/// Fills in what the gateway's container lacks.
+/// Completes the gateway's container.
 fn complete(container: &mut Map<String, Value>, egress: &Egress, image: &str) {
     let mut default = |field: &str, value: Value| {
         container.entry(field).or_insert(value);
@@ -85,7 +85,7 @@ fn complete(container: &mut Map<String, Value>, egress: &Egress, image: &str) {
     rights(container);
 }
 
-/// Adds entries to a list of named ones, in place of those of the same name.
+/// Adds entries to a list of named entries, replacing those of the same name.
 fn add<const N: usize>(container: &mut Map<String, Value>, field: &str, entries: [Value; N]) {
     let list = container.entry(field).or_insert_with(|| json!([]));
     if let Value::Array(list) = list {
@@ -94,7 +94,7 @@ fn add<const N: usize>(container: &mut Map<String, Value>, field: &str, entries:
     }
 }
 
-/// What a gateway asks for. Where there is a limit and no request, Kubernetes takes the limit.
+/// The resource requests of a gateway. With a limit and no request, Kubernetes uses the limit.
 fn requests(container: &mut Map<String, Value>) {
     let Value::Object(resources) = container.entry("resources").or_insert_with(|| json!({})) else { return };
     let limits = resources.get("limits").cloned().unwrap_or_default();
@@ -106,14 +106,14 @@ fn requests(container: &mut Map<String, Value>) {
     }
 }
 
-/// What a gateway may do to the kernel: change the network that it is in, and nothing else.
+/// The capabilities of a gateway: it may change its own network, nothing else.
 fn rights(container: &mut Map<String, Value>) {
     let Value::Object(context) = container.entry("securityContext").or_insert_with(|| json!({})) else {
         return;
     };
     context.entry("capabilities").or_insert_with(|| json!({"drop": ["ALL"], "add": ["NET_ADMIN"]}));
     context.entry("readOnlyRootFilesystem").or_insert_with(|| json!(true));
-    // Who asks for all rights cannot be denied more.
+    // A privileged container cannot drop capabilities.
     if context.get("privileged") != Some(&json!(true)) {
         context.entry("allowPrivilegeEscalation").or_insert_with(|| json!(false));
     }

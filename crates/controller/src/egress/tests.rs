@@ -1,4 +1,4 @@
-//! What is planned for Egresses, and what comes of it on the embedded API server.
+//! Plans for Egresses, and their effect on the embedded API server.
 
 mod clients;
 mod gateways;

@@ -1,4 +1,4 @@
-//! The children that an Egress should have, but for its Deployment: the fields that are ours, and whole objects to create.
+//! The desired children of an Egress except its Deployment: the fields that are ours, and whole objects to create.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{Resource, ResourceExt};
@@ -10,17 +10,17 @@ use super::known::Fields;
 use super::template::account_of;
 use super::write::ChildKind;
 
-/// A child as it should be.
+/// A desired child.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
     pub(super) kind: ChildKind,
     pub(super) name: String,
     pub(super) fields: Fields,
-    /// Fields that a new one has beside these, and that cannot be changed.
+    /// Further, immutable fields of a new one.
     pub(super) fixed: Fields,
 }
 
-/// The children that an Egress should have; a budget only where it is asked for.
+/// The desired children of an Egress; a budget only if requested.
 pub(super) fn children_of(egress: &Egress) -> Vec<Wanted> {
     let name = egress.name_any();
     let own = |kind, fields: Vec<(&'static str, Value)>| Wanted {
@@ -37,7 +37,7 @@ pub(super) fn children_of(egress: &Egress) -> Vec<Wanted> {
     children
 }
 
-/// The gateways' account, and that it may read who the clients are.
+/// The gateways' account, and its right to read the clients.
 fn account(egress: &Egress) -> [Wanted; 3] {
     let name = account_name(&egress.name_any());
     let rules = json!([{
@@ -62,7 +62,7 @@ fn account(egress: &Egress) -> [Wanted; 3] {
     ]
 }
 
-/// One address for all gateways, of both families where there are both.
+/// One address for all gateways, of both families where available.
 fn service(egress: &Egress) -> Vec<(&'static str, Value)> {
     let spec = &egress.spec;
     let sticky = spec.session_affinity == "ClientIP";
@@ -88,7 +88,7 @@ fn budget(egress: &Egress, budget: &EgressBudget) -> Vec<(&'static str, Value)> 
     ]
 }
 
-/// Puts a value where a JSON pointer of objects leads.
+/// Sets a value at a JSON pointer of objects.
 pub(super) fn put(object: &mut Value, pointer: &str, value: Value) {
     let place = pointer.split('/').skip(1).fold(object, |object, name| &mut object[name]);
     *place = value;

@@ -1,7 +1,7 @@
-//! What the controller writes for Egresses.
+//! Writes for Egresses.
 //!
-//! A child is created under a name that is the lock, or changed by a JSON patch that tests the version that was read. Only the fields
-//! that are ours are in it.
+//! A child is created under a name that is the lock, or changed by a JSON patch that tests the version that was read
+//! and has only our fields.
 
 use serde_json::Value;
 use tenure_api::coil::egress::EgressStatus;
@@ -46,7 +46,7 @@ impl ChildKind {
     }
 }
 
-/// The Egress that a child is of, as it was when the write was planned.
+/// The Egress of a child, as it was when the write was planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Of {
     /// Its namespace, which is the child's.
@@ -77,7 +77,7 @@ pub enum EgressWrite {
         kind: ChildKind,
         /// Kind, namespace and name.
         subject: String,
-        /// All of it.
+        /// The whole object.
         object: Box<Value>,
     },
     /// Changes a child.
@@ -90,10 +90,10 @@ pub enum EgressWrite {
         child: At,
         /// A JSON patch that tests the version.
         operations: Box<Value>,
-        /// What a Deployment is to say that was written, which names the generation that comes of it.
+        /// The record of the last write for a Deployment, which names the resulting generation.
         applied: Option<Applied>,
     },
-    /// Deletes a budget that nobody asks for any more.
+    /// Deletes a budget that is not requested any more.
     DeleteBudget {
         /// The namespace.
         namespace: String,
@@ -109,7 +109,7 @@ pub enum EgressWrite {
         /// Its status.
         status: Box<EgressStatus>,
     },
-    /// Notes on the clients of a node that it is missing, provided that live reads confirm it and show no pod that lives there.
+    /// Marks the clients of a missing node, if live reads confirm it and show no living pod there.
     MarkClients {
         /// The namespace.
         namespace: String,
@@ -120,14 +120,14 @@ pub enum EgressWrite {
         /// Since when.
         mark: String,
     },
-    /// Takes that note back.
+    /// Removes that mark.
     UnmarkClients {
         /// The namespace.
         namespace: String,
         /// Which object.
         clients: At,
     },
-    /// Deletes the clients of a missing node, provided that live reads confirm that nobody is left there.
+    /// Deletes the clients of a missing node, if live reads confirm that nobody is left there.
     ReleaseClients {
         /// The namespace.
         namespace: String,

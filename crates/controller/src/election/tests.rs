@@ -1,4 +1,4 @@
-//! Candidates against a lease that lives in a variable, with answers that are late or lost.
+//! Candidates and a lease in a variable, with late and lost answers.
 
 use proptest::prelude::*;
 
@@ -34,7 +34,7 @@ fn ms(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-/// Lets a candidate do what it wants to do at this moment, with an API that answers at once.
+/// Lets a candidate do its next step with an API that answers at once.
 fn serve(elector: &mut Elector, server: &mut Server, now: Timestamp) {
     for _ in 0..4 {
         match elector.step(now) {
@@ -168,12 +168,12 @@ fn timing_that_lets_two_lead_is_refused() {
     }
 }
 
-/// What happens to one candidate at one moment.
+/// What happens to a candidate at one moment.
 #[derive(Clone, Debug)]
 enum Fate {
-    /// The API answers after so many milliseconds.
+    /// The API answers after this many milliseconds.
     Answered(u64),
-    /// The request arrives, its answer does not.
+    /// The request arrives; its answer does not.
     AnswerLost(u64),
     /// The request never arrives.
     RequestLost,
@@ -181,7 +181,7 @@ enum Fate {
     Asleep,
     /// The process ends; another one starts with another name.
     Reborn,
-    /// It is told to stop; another one starts with another name.
+    /// It is told to stop; another starts with another name.
     Stopped,
 }
 
@@ -196,10 +196,10 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
-/// A candidate that runs, with what it waits for.
+/// A running candidate, with what it waits for.
 struct Candidate {
     elector: Elector,
-    /// An answer on its way: when it comes, and what it says.
+    /// An answer in flight: when it arrives, and its content.
     coming: Option<(Timestamp, Coming)>,
     name: String,
 }
@@ -280,7 +280,7 @@ proptest! {
                 .collect();
             prop_assert!(leaders.len() <= 1, "{leaders:?} lead at {now:?}");
         }
-        // Left alone, somebody leads within a lease and two attempts.
+        // Without disturbance, somebody leads within a lease and two attempts.
         let end = now.plus(Duration::from_secs(15 + 2 * 2 + 4));
         while now < end {
             for candidate in &mut candidates {

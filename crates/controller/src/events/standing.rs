@@ -1,27 +1,27 @@
-//! What stays worth telling for as long as it is so, and is told once.
+//! Conditions that are reported once, when they begin.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
 
 use super::Note;
 
-/// Notes about what is so at present, by the key of the object that was looked at. Each is told when it begins to be so; what
-/// has stopped is forgotten and would be told again.
+/// Current conditions, by the key of the object. Each is reported when it begins; one that has ended is forgotten,
+/// and would be reported again.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
-    /// What the look before this one has found.
+    /// What the previous look found.
     told: HashMap<String, BTreeSet<String>>,
     now: HashMap<String, BTreeSet<String>>,
     new: Vec<Note>,
 }
 
 impl Standing {
-    /// A look at everything begins.
+    /// Begins to look at everything.
     pub(crate) fn look_again(&mut self) {
         self.told = mem::take(&mut self.now);
     }
 
-    /// A look at one object begins.
+    /// Begins to look at one object.
     pub(crate) fn look_again_at(&mut self, key: &str) {
         self.told.remove(key);
         if let Some((key, names)) = self.now.remove_entry(key) {
@@ -29,7 +29,7 @@ impl Standing {
         }
     }
 
-    /// The look at this object has found that this is so. Says whether that is new.
+    /// Notes a condition of this object. Returns whether it is new.
     pub(crate) fn say(&mut self, key: &str, note: Note) -> bool {
         let name = note.name(None);
         let told = self.told.get(key).is_some_and(|told| told.contains(&name));
@@ -43,7 +43,7 @@ impl Standing {
         new
     }
 
-    /// What has begun to be so.
+    /// The conditions that have begun.
     pub(crate) fn take(&mut self) -> Vec<Note> {
         mem::take(&mut self.new)
     }

@@ -1,4 +1,4 @@
-//! The requests that writes consist of. Each is a compare-and-swap, or a creation whose name is the lock.
+//! The requests of writes. Each is a compare-and-swap, or a creation whose name is the lock.
 
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -12,10 +12,10 @@ use super::{Answer, Outcome};
 use crate::kind::{Kind, Observation};
 use crate::write::At;
 
-/// Objects are listed so many at a time.
+/// How many objects a page of a list has.
 const PAGE: u32 = 500;
 
-/// What a compare-and-swap came to. If the object had changed, what it is now is observed.
+/// The outcome of a compare-and-swap. If the object had changed, its current state is observed.
 pub async fn settle<K>(
     api: &Api<K>,
     at: &At,
@@ -26,7 +26,7 @@ where
     K: Kind + Serialize,
 {
     match written {
-        // The last finalizer of an object that was being deleted: this is how it looked in the end.
+        // This removed the last finalizer of an object in deletion; this was its last state.
         Ok(object) if object.meta().deletion_timestamp.is_some() && object.finalizers().is_empty() => {
             Ok((Outcome::Done, Some(gone(at.clone()))))
         }
@@ -34,10 +34,10 @@ where
         Err(kube::Error::Api(status)) if status.code == 404 => {
             Ok((Outcome::Superseded, Some(gone(at.clone()))))
         }
-        // A patch whose test fails is invalid, and a version that is not the newest a conflict.
+        // A patch whose test fails is invalid, and an outdated version is a conflict.
         Err(kube::Error::Api(status)) if status.code == 409 || status.code == 422 => {
             match api.get_opt(&at.name).await? {
-                // It has not changed: someone refuses for another reason, and trying at once would not help.
+                // It has not changed, so it was refused for another reason, and an immediate retry would not help.
                 Some(object) if object.resource_version().as_ref() == Some(&at.version) => {
                     Err(kube::Error::Api(status))
                 }
@@ -49,7 +49,7 @@ where
     }
 }
 
-/// Creates an object. If there is one of that name, that is observed, whatever it says.
+/// Creates an object. If one of that name exists, it is observed, whatever it contains.
 pub async fn create<K: Kind + Serialize>(api: &Api<K>, object: &K) -> Answer {
     match api.create(&PostParams::default(), object).await {
         Ok(made) => Ok((Outcome::Done, Some(Observation::is(made)))),
@@ -61,12 +61,12 @@ pub async fn create<K: Kind + Serialize>(api: &Api<K>, object: &K) -> Answer {
     }
 }
 
-/// For the deletion of this object at this version, and no other.
+/// Preconditions for the deletion of exactly this object at this version.
 pub fn exactly(at: &At) -> DeleteParams {
     tenure_watch::exactly(Some(at.uid.clone()), Some(at.version.clone()))
 }
 
-/// Deletes exactly this object, at exactly this version.
+/// Deletes exactly this object at exactly this version.
 pub async fn delete<K: Kind>(api: &Api<K>, at: &At) -> Answer {
     match api.delete(&at.name, &exactly(at)).await {
         Ok(_) => Ok((Outcome::Done, Some(Observation::gone::<K>(at.clone())))),
@@ -78,15 +78,15 @@ pub async fn delete<K: Kind>(api: &Api<K>, at: &At) -> Answer {
     }
 }
 
-/// The object is another by now, or gone.
+/// The object is another one by now, or gone.
 async fn superseded<K: Kind>(api: &Api<K>, at: &At) -> Answer {
     let there = api.get_opt(&at.name).await?;
     let observed = there.map_or_else(|| Observation::gone::<K>(at.clone()), Observation::is);
     Ok((Outcome::Superseded, Some(observed)))
 }
 
-/// Deletes an object at exactly this version, so that nothing is lost that was written since; then leaves these finalizers on it.
-/// One that is `deleting` is deleted already.
+/// Deletes an object at exactly this version, so that no later change is lost; then leaves only these finalizers. An
+/// object that is `deleting` is already in deletion.
 pub(crate) async fn discard<K>(api: &Api<K>, at: &At, finalizers: &[String], deleting: bool) -> Answer
 where
     K: Kind + Serialize,
@@ -95,7 +95,7 @@ where
     if !deleting {
         match api.delete(&at.name, &exactly(&at)).await {
             Ok(deleted) => match deleted.left() {
-                // It is still there, for our finalizer or somebody else's.
+                // It still exists, because of our finalizer or another.
                 Some(left) if left.meta().deletion_timestamp.is_some() && !left.finalizers().is_empty() => {
                     at.version = left.resource_version().unwrap_or_default();
                 }
@@ -120,7 +120,7 @@ pub async fn finalize<K: Kind>(api: &Api<K>, at: &At, finalizers: &[String]) -> 
     api.patch(&at.name, &PatchParams::default(), &Patch::Merge(patch)).await
 }
 
-/// All objects with these labels, as they are now.
+/// Lists all objects with these labels.
 pub async fn every<K>(api: &Api<Read<K>>, labels: &str) -> Result<Every<K>, kube::Error>
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
@@ -128,7 +128,7 @@ where
     tenure_watch::every(api, labels, PAGE).await
 }
 
-/// All of them, where a decision needs to know what each says.
+/// The same; fails if one of them cannot be read.
 pub(crate) fn all_of<K>(every: Every<K>) -> Result<Vec<K>, kube::Error> {
     every.all()
 }

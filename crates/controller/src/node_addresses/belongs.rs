@@ -1,4 +1,4 @@
-//! What belongs to what, so that a change leads to the policies and pools that it is about, and to nothing else.
+//! Indexes that lead from a change to exactly the affected policies and pools.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use super::planner::{Touched, View};
 use crate::cache::Known;
 use crate::index::Index;
 
-/// What matters of a node.
+/// What is needed of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeFacts {
     pub(super) uid: String,
@@ -30,14 +30,14 @@ impl NodeFacts {
         Self {
             uid: node.uid().unwrap_or_default(),
             labels: node.labels().clone(),
-            // One of which nobody says anything is given a chance.
+            // A node without a reported state is given a chance.
             ready: conditions.all(|it| it.type_ != "Ready" || it.status == "True"),
             addresses: addresses.filter_map(|it| it.address.parse().ok()).collect(),
         }
     }
 }
 
-/// What an enactment means to pools. While it is the same, what else the enactment says is nothing to them.
+/// What an enactment means to pools. While that is unchanged, pools ignore other changes of the enactment.
 #[derive(Clone, Debug, PartialEq)]
 struct Share {
     uid: String,
@@ -48,7 +48,7 @@ struct Share {
     applied: Option<Applied>,
 }
 
-/// What belongs to what, so that a change leads to the policies and pools that it is about.
+/// Indexes that lead from a change to the affected policies and pools.
 #[derive(Debug, Default)]
 pub(super) struct Belongs {
     pub(super) nodes: BTreeMap<String, NodeFacts>,
@@ -57,15 +57,15 @@ pub(super) struct Belongs {
     pub(super) enactments_to_pools: Index,
     enactments_to_nodes: Index,
     pub(super) enactments_by_uid: BTreeMap<String, String>,
-    /// By `pool address`, which enactments have it.
+    /// By `pool address`: the enactments that have it.
     enactments_to_addresses: Index,
-    /// By address, which nodes (`node/`) and enactments (`nnce/`) say that it is on an interface.
+    /// By address: the nodes (`node/`) and enactments (`nnce/`) that report it on an interface.
     reports: Index,
     pub(super) policies_to_pools: Index,
 }
 
 impl Belongs {
-    /// Takes in a node: policies that select it, or did, and pools that have its addresses.
+    /// Reads a node. Affected: policies that select or selected it, and pools with its addresses.
     pub(super) fn read_node(&mut self, view: View<'_>, name: &str, touched: &mut Touched) {
         let known = view.known;
         let after = view.nodes.get(name).map(NodeFacts::of);
@@ -95,7 +95,7 @@ impl Belongs {
         }
     }
 
-    /// Takes in a policy: its pools before and now.
+    /// Reads a policy. Affected: its pools before and now.
     pub(super) fn read_policy(&mut self, known: &NodeAddresses, key: &str, touched: &mut Touched) {
         touched.policies.insert(key.to_owned());
         touched.pools.extend(self.policies_to_pools.owners(key).cloned());
@@ -108,7 +108,7 @@ impl Belongs {
         }
     }
 
-    /// Takes in an enactment.
+    /// Reads an enactment.
     pub(super) fn read_enactment(&mut self, known: &NodeAddresses, key: &str, touched: &mut Touched) {
         let facts = known.enactments.get(key).map(|it| &it.facts);
         touched.policies.extend(self.enactments_to_policies.owners(key).cloned());
@@ -160,7 +160,7 @@ impl Belongs {
         }
     }
 
-    /// The pools of an enactment: those that it has addresses of, and those that its policy takes some of.
+    /// The pools of an enactment: those it has addresses of, and those its policy takes from.
     fn set_pools(&mut self, known: &NodeAddresses, key: &str) {
         let facts = known.enactments.get(key).map(|it| &it.facts);
         let policy = facts.and_then(|it| known.policies.get(it.policy.as_deref()?)).map(|it| &it.facts);
@@ -170,8 +170,8 @@ impl Belongs {
         self.enactments_to_pools.set(key, pools);
     }
 
-    /// How many addresses of a pool the policy of an enactment asks for, and how many of these the enactment can have: none while
-    /// another pool of the policy gives nothing to anybody, because then it could not use them.
+    /// How many addresses of a pool the policy of an enactment asks for, and how many of these the enactment can
+    /// have: none while another pool of the policy assigns nothing, because then they would be useless.
     pub(super) fn asks_and_wants(
         &self,
         known: &NodeAddresses,
@@ -188,7 +188,7 @@ impl Belongs {
     fn asks(&self, known: &NodeAddresses, facts: &EnactmentFacts, pool: &str) -> usize {
         let policy = facts.policy.as_deref().and_then(|policy| known.policies.get(policy));
         let policy = policy.filter(|it| it.facts.object.metadata.deletion_timestamp.is_none());
-        // A node that is not there, or not selected any more, is about to lose its enactment.
+        // A node that is gone, or not selected any more, is about to lose its enactment.
         let selected = self.nodes.get(&facts.node).filter(|node| node.uid == facts.node_uid);
         policy
             .filter(|it| selected.is_some_and(|node| it.facts.selects(&node.labels)))
@@ -197,7 +197,7 @@ impl Belongs {
             .unwrap_or_default()
     }
 
-    /// The addresses inside a pool that are on interfaces, as nodes and enactments say, with node and interface.
+    /// The addresses of a pool that are on interfaces, as nodes and enactments report, with node and interface.
     pub(super) fn reported<'a>(
         &'a self,
         known: &'a NodeAddresses,
@@ -224,7 +224,7 @@ impl Belongs {
         reported
     }
 
-    /// The addresses inside a pool that nodes have, or are about to have, from other pools.
+    /// The addresses of a pool that nodes have, or will get, from other pools.
     pub(super) fn elsewhere(&self, known: &NodeAddresses, name: &str, pool: &PoolFacts) -> Vec<Address> {
         let Ok(range) = &pool.range else { return Vec::new() };
         let is_inside = |address: &Address| range.offset(*address).is_ok();
@@ -249,7 +249,7 @@ impl Belongs {
         found
     }
 
-    /// Whether no pool has an address of this enactment on record, unless it is another's by now.
+    /// Whether no pool has a record of an address of this enactment, unless it is another's by now.
     pub(super) fn is_freed(
         &self,
         known: &NodeAddresses,

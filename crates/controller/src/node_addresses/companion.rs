@@ -1,13 +1,14 @@
-//! Next to kubernetes-nmstate, whose definitions have no room for our record: for each node a policy with literal addresses is
-//! generated, which kubernetes-nmstate applies like any other, and what its enactments say is read back.
+//! Companion mode next to kubernetes-nmstate, whose CRDs have no room for our record: a policy with literal addresses
+//! is generated for each node. kubernetes-nmstate applies it like any other, and its enactments are read back.
 //!
 //! ```text
 //!  policy with captures ──▶ generated policy (record in annotations, literal addresses) ──▶ kubernetes-nmstate ──▶ its enactment
 //! ```
 //!
-//! A generated policy takes the place that an enactment of ours has where we are alone: [`view`] shows it as one to the same plans, and
-//! [`translate`] turns their writes into writes of generated policies. Ours are policies whose selector has the key
-//! `tenure/node-addresses`: no node has such a label, so kubernetes-nmstate itself leaves them alone. Each plan looks at everything.
+//! A generated policy replaces the enactment that we would have alone: [`view`] presents it as one to the same plans,
+//! and [`translate`] turns their writes into writes of generated policies. Our policies have the selector key
+//! `tenure/node-addresses`: no node has such a label, so kubernetes-nmstate itself ignores them. Each plan looks at
+//! everything.
 
 mod state;
 #[cfg(test)]
@@ -33,16 +34,16 @@ use crate::write::At;
 
 /// On a generated policy: the values of captures, `{"<capture>": ["<address>", <prefix length>]}`.
 const CAPTURED: &str = "tenure/captured";
-/// The generation of the policy with the captures that it was generated from.
+/// The generation of the policy with captures that it was generated from.
 const GENERATION: &str = "tenure/policy-generation";
-/// Entries of interfaces that take off what specs before the present one may have put there.
+/// Interface entries that remove what earlier specs may have put there.
 const EARLIER: &str = "tenure/earlier-interfaces";
-/// Its node is gone for good.
+/// Its node is permanently gone.
 const ABANDONED: &str = "tenure/abandoned";
-/// By this label a generated policy selects its node.
+/// The label by which a generated policy selects its node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// What plans see: policies with captures, and generated policies as their enactments.
+/// The view for plans: policies with captures, and generated policies as their enactments.
 pub(super) fn view(known: &NodeAddresses) -> NodeAddresses {
     let mut view = NodeAddresses::default();
     fill(&mut view.pools, known.pools.iter().cloned());
@@ -50,7 +51,7 @@ pub(super) fn view(known: &NodeAddresses) -> NodeAddresses {
     fill(&mut view.policies, parents.cloned());
     let generated = known.policies.iter().filter(|it| parent_of(&it.facts.object).is_some());
     fill(&mut view.enactments, generated.map(|it| carrier(known, &it.facts.object)));
-    // One that cannot be read may have any address.
+    // A policy that cannot be read may have any address.
     for key in known.policies.unreadable() {
         view.enactments.keep(key, "");
     }
@@ -66,7 +67,7 @@ fn fill<K: Known>(cache: &mut Cache<K>, all: impl Iterator<Item = K>) {
     cache.finish();
 }
 
-/// Whether a policy is ours to generate from.
+/// Whether we generate from this policy.
 fn is_parent(facts: &PolicyFacts) -> bool {
     let marked = facts.object.spec.node_selector.contains_key(label::NODE_ADDRESSES);
     marked && !facts.pools.is_empty() && parent_of(&facts.object).is_none()
@@ -76,7 +77,7 @@ fn parent_of(policy: &NodeNetworkConfigurationPolicy) -> Option<&str> {
     policy.labels().get(label::PARENT).map(String::as_str)
 }
 
-/// A generated policy as the enactment that it stands for.
+/// A generated policy as the enactment that it replaces.
 fn carrier(known: &NodeAddresses, policy: &NodeNetworkConfigurationPolicy) -> Seen<EnactmentFacts> {
     let owner = policy.owner_references().iter().find(|owner| owner.kind == "Node");
     let node = owner.map(|owner| owner.name.clone()).unwrap_or_default();
@@ -88,7 +89,7 @@ fn carrier(known: &NodeAddresses, policy: &NodeNetworkConfigurationPolicy) -> Se
     let available = current.is_some_and(|it| it.is(condition::AVAILABLE).is_some());
     let finished = available || current.is_some_and(|it| it.is(condition::FAILING).is_some());
     let abandoned = annotations.contains_key(ABANDONED);
-    // What was never its turn was never on an interface. The removal has to succeed, not only to end.
+    // A policy whose turn never came was never on an interface. The removal has to succeed, not only to end.
     let withdrawn = annotations.contains_key(LEAVING) && available;
     let released = leaving && (abandoned || withdrawn || generation.is_none());
     let addresses: BTreeMap<String, Vec<String>> = read(annotations.get(annotation::ADDRESSES));
@@ -120,7 +121,7 @@ fn carrier(known: &NodeAddresses, policy: &NodeNetworkConfigurationPolicy) -> Se
     Seen::of(policy, facts)
 }
 
-/// What kubernetes-nmstate says of this generation of a generated policy on its node.
+/// What kubernetes-nmstate reports of this generation of a generated policy on its node.
 fn enactment_of<'a>(
     known: &'a NodeAddresses,
     node: &str,
@@ -137,12 +138,12 @@ fn read<T: serde::de::DeserializeOwned + Default>(text: Option<&String>) -> T {
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// The name of what stands for a policy on a node.
+/// The name of the generated policy of a policy and a node.
 pub(super) fn name(node: &str, policy: &str) -> Option<String> {
     generated_name(node, policy).ok()
 }
 
-/// The writes that a plan's write means here.
+/// Translates a plan's write.
 pub(super) fn translate(
     known: &NodeAddresses,
     nodes: &Cache<Node>,
@@ -171,7 +172,7 @@ pub(super) fn translate(
             let parent = &known.policies.get(parent_of(object)?)?.facts;
             let addresses: BTreeMap<&str, &Vec<String>> =
                 promises.iter().map(|it| (it.pool.as_str(), &it.addresses)).collect();
-            // Nothing of it was on an interface before: it had no address.
+            // Nothing of it was on an interface before, because it had no address.
             let annotations = changed(
                 object,
                 [
@@ -193,7 +194,7 @@ pub(super) fn translate(
             let spec = Some(spec(parent, nodes, object, &captured, &earlier));
             Some(NodeAddressWrite::Carry { policy: at, annotations, spec, promises: Vec::new(), gone: None })
         }
-        // It has no conditions of ours, and the status of a policy is kubernetes-nmstate's.
+        // It has none of our conditions, and kubernetes-nmstate owns the status of a policy.
         NodeAddressWrite::Turn { .. } | NodeAddressWrite::Policy { .. } => None,
         NodeAddressWrite::Delete { enactment: at, .. } => {
             let object = object(&at)?;
@@ -217,7 +218,7 @@ pub(super) fn translate(
     }
 }
 
-/// A policy's annotations with some of them changed.
+/// A policy's annotations with changes.
 fn changed<const N: usize>(
     policy: &NodeNetworkConfigurationPolicy,
     changes: [(&str, Option<String>); N],
@@ -232,7 +233,8 @@ fn changed<const N: usize>(
     annotations
 }
 
-/// A policy for one node that selects nobody yet. It has its captures from the beginning: kubernetes-nmstate lets nobody change them.
+/// A policy for one node that selects nobody yet. It has its captures from the beginning, because kubernetes-nmstate
+/// does not allow changing them.
 fn generate(
     node: &str,
     parent: &NodeNetworkConfigurationPolicy,
@@ -256,7 +258,7 @@ fn generate(
     Some(policy)
 }
 
-/// The spec of a generated policy: the desired state with literal addresses, and the captures that it was made with.
+/// The spec of a generated policy: the desired state with literal addresses, and its captures.
 fn spec(
     parent: &PolicyFacts,
     nodes: &Cache<Node>,
@@ -269,8 +271,8 @@ fn spec(
     with_captures(policy, json!({"nodeSelector": selector(nodes, policy), "desiredState": desired}))
 }
 
-/// Entries that take the literal addresses off wherever they may be: where the present spec has them, and where specs before it had
-/// them, unless kubernetes-nmstate has applied the present one, which takes them off there.
+/// Entries that remove the literal addresses wherever they may be: where the current spec has them, and where earlier
+/// specs had them unless kubernetes-nmstate has applied the current one, which removes them there.
 fn placed(known: &NodeAddresses, policy: &NodeNetworkConfigurationPolicy) -> Vec<Value> {
     let owner = policy.owner_references().iter().find(|owner| owner.kind == "Node");
     let node = owner.map(|owner| owner.name.as_str()).unwrap_or_default();
@@ -287,7 +289,7 @@ fn text(entries: &[Value]) -> Option<String> {
     (!entries.is_empty()).then(|| json!(entries).to_string())
 }
 
-/// The spec that takes the literal addresses off.
+/// The spec that removes the literal addresses.
 fn withdrawn(policy: &NodeNetworkConfigurationPolicy, placed: &[Value]) -> Value {
     let desired = json!({"interfaces": placed});
     with_captures(policy, json!({"nodeSelector": policy.spec.node_selector, "desiredState": desired}))

@@ -1,4 +1,4 @@
-//! Conditions of pools, policies and enactments, in the words of the seed and of kubernetes-nmstate.
+//! Conditions of pools, policies and enactments, in the words of the prototype and of kubernetes-nmstate.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use tenure_api::nmstate::condition::{self, reason};
@@ -19,10 +19,10 @@ const OF_ENACTMENT: [&str; 5] = [
 /// The types that a policy has.
 const OF_POLICY: [&str; 4] =
     [condition::AVAILABLE, condition::DEGRADED, condition::PROGRESSING, condition::IGNORED];
-/// So many nodes are named in a message; the others are counted.
+/// How many nodes a message names; the others are counted.
 const NAMED: usize = 3;
 
-/// The first of a list; the others are counted.
+/// The first entries of a list; the others are counted.
 fn some(all: impl Iterator<Item = String>) -> String {
     let all: Vec<String> = all.collect();
     let named = all[..all.len().min(NAMED)].join(", ");
@@ -32,7 +32,7 @@ fn some(all: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// One condition that is so; the others are not.
+/// One condition is true; the others are false.
 fn only(
     types: &[&str],
     before: &[NodeCondition],
@@ -51,7 +51,7 @@ fn only(
     after
 }
 
-/// The conditions of an enactment of which one is so.
+/// The conditions of an enactment, one of them true.
 pub(super) fn of_enactment(
     before: &[NodeCondition],
     says: (&str, &str, &str),
@@ -60,7 +60,7 @@ pub(super) fn of_enactment(
     only(&OF_ENACTMENT, before, says, now)
 }
 
-/// The conditions of a policy of which one is so.
+/// The conditions of a policy, one of them true.
 pub(super) fn of_policy(
     before: &[NodeCondition],
     says: (&str, &str, &str),
@@ -69,7 +69,7 @@ pub(super) fn of_policy(
     only(&OF_POLICY, before, says, now)
 }
 
-/// What is said of a pool.
+/// The state of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) status: &'static str,

@@ -1,4 +1,4 @@
-//! What people are told of node addresses: what keeps nodes from getting one, and what was taken back.
+//! Events about node addresses: what keeps nodes from getting one, and what was reclaimed.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
@@ -8,7 +8,7 @@ use super::write::NodeAddressWrite;
 use crate::events::{Note, about_node};
 use crate::world::World;
 
-/// What a write that was done gives to tell; `world` is what was known before it.
+/// The events of a completed write; `world` is the state before the write.
 pub(super) fn notes(write: &NodeAddressWrite, world: &World) -> Vec<Note> {
     match write {
         NodeAddressWrite::Pool { pool, status, .. } => {

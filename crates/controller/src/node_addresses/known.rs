@@ -1,4 +1,4 @@
-//! What is known of node addresses: of each object what matters, by name.
+//! What is known of node addresses: the needed parts of each object, by name.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ use crate::write::At;
 /// Who configures the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Our agents: the definitions are ours.
+    /// Our agents: the CRDs are ours.
     Own,
-    /// kubernetes-nmstate: the definitions are its own, and have no room for our record.
+    /// kubernetes-nmstate: the CRDs are its own, without room for our record.
     Companion,
 }
 
-/// Pools, policies and enactments, as far as they are known.
+/// Pools, policies and enactments.
 #[derive(Debug, Default)]
 pub struct NodeAddresses {
     /// Pools.
@@ -36,25 +36,25 @@ pub struct NodeAddresses {
     mode_changes: u64,
 }
 
-/// What matters of a pool.
+/// What is needed of a pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolFacts {
-    /// All of it.
+    /// The whole object.
     pub object: NodeIPPool,
     /// Its addresses, or why it has none.
     pub range: Result<NodeRange, String>,
 }
 
-/// What matters of a policy.
+/// What is needed of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyFacts {
-    /// All of it.
+    /// The whole object.
     pub object: NodeNetworkConfigurationPolicy,
     /// How many addresses of which pool each node needs.
     pub pools: BTreeMap<String, usize>,
 }
 
-/// What matters of an enactment.
+/// What is needed of an enactment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnactmentFacts {
     /// Which object.
@@ -65,23 +65,23 @@ pub struct EnactmentFacts {
     pub node: String,
     /// The UID of its node.
     pub node_uid: String,
-    /// When it was made, in seconds.
+    /// When it was created, in seconds.
     pub created: Option<i64>,
-    /// Whether it is being deleted.
+    /// Whether it is in deletion.
     pub deleting: bool,
-    /// Whether its addresses are being taken off the interfaces.
+    /// Whether its addresses are being removed from the interfaces.
     pub withdrawing: bool,
     /// Its finalizers.
     pub finalizers: Vec<String>,
-    /// Since when its node has been missing, if somebody wrote that down.
+    /// Since when its node is missing, if that is recorded.
     pub mark: Option<String>,
-    /// The pool whose addresses the node is to give back.
+    /// The pool whose addresses the node should return.
     pub reset: Option<String>,
     /// The addresses that the node has, by pool.
     pub addresses: BTreeMap<String, Vec<String>>,
-    /// The generation that the node is to apply.
+    /// The generation that the node should apply.
     pub generation: Option<i64>,
-    /// What the node has found on its interfaces.
+    /// What the node found on its interfaces.
     pub applied: Option<Applied>,
     /// Its conditions.
     pub conditions: Vec<NodeCondition>,
@@ -103,25 +103,25 @@ impl World {
         self.state()
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(crate) fn node_addresses_mut(&mut self) -> &mut NodeAddresses {
         self.state_mut()
     }
 }
 
 impl NodeAddresses {
-    /// Who configures the nodes, if that is known.
+    /// Who configures the nodes, if known.
     pub fn mode(&self) -> Option<Mode> {
         self.mode
     }
 
-    /// This is who configures the nodes.
+    /// Sets who configures the nodes.
     pub fn note_mode(&mut self, mode: Mode) {
         self.mode_changes += 1;
         self.mode = Some(mode);
     }
 
-    /// A definition is gone: the next may be another's.
+    /// A CRD is gone: the next may be another's.
     pub(super) fn forget_mode(&mut self) {
         if self.mode.take().is_some() {
             self.mode_changes += 1;
@@ -166,7 +166,7 @@ impl PolicyFacts {
         selector.into_iter().all(|(key, value)| labels.get(key) == Some(value))
     }
 
-    /// The pool whose addresses its nodes are to give back.
+    /// The pool whose addresses its nodes should return.
     pub(super) fn reset(&self) -> Option<&str> {
         self.object.annotations().get(annotation::RESET).map(String::as_str)
     }
@@ -183,7 +183,7 @@ impl EnactmentFacts {
             node_uid: object.node_uid().unwrap_or_default().to_owned(),
             created: object.creation_timestamp().map(|time| time.0.as_second()),
             deleting: object.metadata.deletion_timestamp.is_some(),
-            // The agent needs to be told nothing more.
+            // The agent need not be told anything more.
             withdrawing: object.metadata.deletion_timestamp.is_some(),
             finalizers: object.finalizers().to_vec(),
             mark: mark_of(&object).map(str::to_owned),
@@ -196,12 +196,12 @@ impl EnactmentFacts {
         Seen::of(&object, facts)
     }
 
-    /// Whether its addresses can be freed: it is being deleted, and none is on an interface, or none ever was named.
+    /// Whether its addresses can be freed: it is in deletion, and none is on an interface or was ever named.
     pub(super) fn is_released(&self) -> bool {
         self.deleting && (self.addresses.is_empty() || self.applied.as_ref().is_some_and(|it| it.released))
     }
 
-    /// Whether it is to have addresses of a pool, if its policy asks for some, and has none yet.
+    /// Whether it should have addresses of a pool, if its policy asks for some, and has none yet.
     pub(super) fn waits_for(&self, pool: &str) -> bool {
         !self.deleting && !self.addresses.contains_key(pool)
     }
@@ -211,19 +211,19 @@ impl EnactmentFacts {
         self.finalizers.iter().any(|it| it == FINALIZER)
     }
 
-    /// The addresses that it has of a pool. What is no address is none.
+    /// The addresses that it has of a pool. Invalid texts are skipped.
     pub(super) fn addresses_of(&self, pool: &str) -> impl Iterator<Item = Address> {
         self.addresses.get(pool).into_iter().flatten().filter_map(|text| text.parse().ok())
     }
 
-    /// The interface on which the node has found an address.
+    /// The interface on which the node found an address.
     pub(super) fn interface_of(&self, address: Address) -> Option<&str> {
         let found = self.applied.iter().flat_map(|applied| &applied.addresses);
         let mut found = found.filter(|it| bare(&it.address) == Some(address));
         found.next().map(|it| it.interface.as_str())
     }
 
-    /// The condition of a type, if it is so.
+    /// The condition of a type, if it is true.
     pub(super) fn is(&self, type_: &str) -> Option<&NodeCondition> {
         self.conditions.iter().find(|it| it.type_ == type_ && it.is_true())
     }

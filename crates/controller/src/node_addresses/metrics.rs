@@ -6,12 +6,12 @@ use tenure_api::nmstate::condition;
 use tenure_handles::Timestamp;
 
 use crate::cache::Known;
-use crate::metrics::Numbers;
+use crate::metrics::{Numbers, labels, metric};
 use crate::part::Count;
 use crate::world::World;
 
-/// What is counted of pools and policies.
-#[derive(Debug, Default)]
+/// Counts of pools and policies.
+#[derive(Debug)]
 pub(super) struct NodeMetrics {
     addresses: Numbers,
     enactments: Numbers,
@@ -19,18 +19,18 @@ pub(super) struct NodeMetrics {
 
 impl NodeMetrics {
     pub(super) fn registered(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register(
-            "tenure_node_pool_addresses",
-            "Addresses of a NodeIPPool by what they are: capacity, allocated, free",
-            metrics.addresses.clone(),
-        );
-        registry.register(
-            "tenure_node_policy_enactments",
-            "Nodes of a NodeNetworkConfigurationPolicy by how far they are: available, failing, leaving, waiting",
-            metrics.enactments.clone(),
-        );
-        metrics
+        Self {
+            addresses: metric(
+                registry,
+                "tenure_node_pool_addresses",
+                "Addresses of a NodeIPPool by state: capacity, allocated, free",
+            ),
+            enactments: metric(
+                registry,
+                "tenure_node_policy_enactments",
+                "Nodes of a NodeNetworkConfigurationPolicy by state: available, failing, leaving, waiting",
+            ),
+        }
     }
 }
 
@@ -46,7 +46,7 @@ impl Count for NodeMetrics {
             let counts =
                 [("capacity", &usage.capacity), ("allocated", &usage.allocated), ("free", &usage.free)];
             for (state, count) in counts {
-                let labels = vec![("pool", pool.key()), ("state", state.to_owned())];
+                let labels = labels([("pool", &pool.key()), ("state", state)]);
                 self.addresses.get_or_create(&labels).set(count.parse().unwrap_or_default());
             }
         }
@@ -61,8 +61,8 @@ impl Count for NodeMetrics {
             } else {
                 "waiting"
             };
-            let labels =
-                vec![("policy", facts.policy.clone().unwrap_or_default()), ("state", state.to_owned())];
+            let policy = facts.policy.as_deref().unwrap_or_default();
+            let labels = labels([("policy", policy), ("state", state)]);
             self.enactments.get_or_create(&labels).inc();
         }
     }

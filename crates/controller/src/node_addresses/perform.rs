@@ -158,7 +158,7 @@ impl NodePerformer {
             NodeAddressWrite::Policy { policy, status } => {
                 let api: Api<NodeNetworkConfigurationPolicy> = Api::all(self.client.clone());
                 let mut status = serde_json::to_value(status).map_err(kube::Error::SerdeError)?;
-                // Counts of earlier generations would stay.
+                // Otherwise counts of earlier generations would stay.
                 let known = api.get_opt(&policy.name).await?.and_then(|it| it.status).unwrap_or_default();
                 for generation in known.unavailable_node_count_map.keys() {
                     if let Some(map) = status["unavailableNodeCountMap"].as_object_mut() {
@@ -173,7 +173,7 @@ impl NodePerformer {
         }
     }
 
-    /// Creates what is missing, and finds out whose the definitions are: those of others have no room for our record.
+    /// Creates missing CRDs, and determines whose they are: those of others have no room for our record.
     async fn define(&self) -> Answer {
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         for definition in definitions() {
@@ -189,7 +189,7 @@ impl NodePerformer {
         Ok((Outcome::Done, Some(Observation::new(move |world| world.node_addresses_mut().note_mode(mode)))))
     }
 
-    /// The second look, live: the pool is the lock.
+    /// The second, live look: the pool is the lock.
     async fn is_promised(&self, enactment: &At, promise: &Promise) -> Result<bool, kube::Error> {
         let api: Api<NodeIPPool> = Api::all(self.client.clone());
         let pool = api.get_opt(&promise.pool).await?;
@@ -216,7 +216,7 @@ impl NodePerformer {
         settle(api, at, written, Observation::gone::<K>).await
     }
 
-    /// Deletes exactly this enactment, at exactly this version; its finalizer keeps it until its addresses are free.
+    /// Deletes exactly this enactment at exactly this version; its finalizer keeps it until its addresses are free.
     async fn delete(&self, at: &At) -> Answer {
         let api = self.enactments();
         let deleted = api.delete(&at.name, &exactly(at)).await;
@@ -231,7 +231,7 @@ impl NodePerformer {
     }
 }
 
-/// Whether a definition of enactments has room for the record of addresses.
+/// Whether a CRD of enactments has room for the record of addresses.
 fn has_record(definition: &CustomResourceDefinition) -> bool {
     definition.spec.versions.iter().any(|version| {
         let schema = version.schema.as_ref().and_then(|it| it.open_api_v3_schema.as_ref());
@@ -246,7 +246,7 @@ fn add(status: &mut Value, name: &str, value: Option<&impl serde::Serialize>) {
     }
 }
 
-/// A pool's status as a patch that leaves nothing of an earlier one.
+/// A pool's status as a patch that replaces the earlier one completely.
 fn whole(status: &NodeIPPoolStatus) -> Result<Value, kube::Error> {
     let mut whole = serde_json::to_value(status).map_err(kube::Error::SerdeError)?;
     if let Some(fields) = whole.as_object_mut() {

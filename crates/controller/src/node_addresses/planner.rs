@@ -1,4 +1,4 @@
-//! The plan of the part: for each policy and each pool that something has changed about, that has not been finished, or that is due.
+//! Plans the part: each policy and pool that changed, is not finished, or is due.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,10 +25,10 @@ use crate::whereabouts::Ledgers;
 use crate::world::World;
 use crate::write::Write;
 
-/// A pool waits so long for enactments that are about to be made, so that all of them get their addresses by one write.
+/// How long a pool waits for enactments that are about to be created, so that one write serves all of them.
 const GATHER: Duration = Duration::from_millis(500);
 
-/// What plans see.
+/// The input of plans.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     pub(super) known: &'a NodeAddresses,
@@ -38,7 +38,7 @@ pub(super) struct View<'a> {
     mode: Mode,
 }
 
-/// Plans for policies and pools.
+/// Plans policies and pools.
 #[derive(Debug)]
 pub(super) struct NodePlanner {
     cooling: Duration,
@@ -48,16 +48,16 @@ pub(super) struct NodePlanner {
     ranges: SharedRanges,
     releases: Releases,
     stale: BTreeMap<String, Stale>,
-    /// Since when pools wait for enactments that are about to be made.
+    /// Since when pools wait for enactments that are about to be created.
     gathering: BTreeMap<String, Timestamp>,
-    /// When to look at which pool again.
+    /// When to look at each pool again.
     due: BTreeMap<String, Timestamp>,
     /// A bug that a test plants.
     #[cfg(test)]
     pub(super) planted: Option<super::proptests::Planted>,
 }
 
-/// How far what is known has been read.
+/// How far the caches have been read.
 #[derive(Debug, Default)]
 struct Cursors {
     pools: Cursor,
@@ -93,7 +93,7 @@ impl NodePlanner {
         }
     }
 
-    /// What has changed, or has not been done, or is due; and whether that is everything.
+    /// What changed, is unfinished or is due; and whether that is everything.
     fn touched(&mut self, view: View<'_>, now: Timestamp) -> (Touched, bool) {
         let known = view.known;
         let mut touched = std::mem::take(&mut self.unfinished);
@@ -149,7 +149,7 @@ impl NodePlanner {
             );
         }
         if !pools.is_empty() || !address_pools.is_empty() {
-            // Pools that overlap depend on each other, and there are few.
+            // Overlapping pools depend on each other, and there are few.
             touched.pools.extend(known.pools.iter().map(Known::key));
         }
         for uid in self.releases.due(now) {
@@ -198,7 +198,7 @@ impl NodePlanner {
                 }
             }
             let facts = known.policies.get(name).map(|it| &it.facts);
-            // One that cannot be read and was never read selects nobody knows whom.
+            // A policy that was never readable selects unknown nodes.
             if facts.is_none() && known.policies.is_unreadable(name) {
                 continue;
             }
@@ -272,7 +272,7 @@ impl NodePlanner {
 impl Plan for NodePlanner {
     fn plan(&mut self, world: &World, _: &mut Board, now: Timestamp) -> Vec<Write> {
         let known = world.node_addresses();
-        // Where there is no such definition, nobody wants any of this.
+        // Without such a CRD, nobody uses this.
         if !known.pools.is_complete() {
             return Vec::new();
         }
@@ -318,8 +318,8 @@ fn keys<K: Known>(cache: &Cache<K>, cursor: &mut Cursor, anything: &mut bool) ->
     }
 }
 
-/// A pool that has some of the same addresses and comes first: an older `NodeIPPool`, or any `AddressPool`, whose blocks may be
-/// with nodes already.
+/// A pool with some of the same addresses that takes precedence: an older `NodeIPPool`, or any `AddressPool`, whose
+/// blocks may already be with nodes.
 fn older(view: View<'_>, pool: &PoolFacts) -> Option<(&'static str, String)> {
     let range = pool.range.as_ref().ok()?;
     let overlaps = |it: &&AddressPool| {

@@ -1,4 +1,4 @@
-//! One policy: which nodes it selects, the enactment of each, whose turn it is, and what is said of it. Without I/O.
+//! One policy: which nodes it selects, their enactments, whose turn it is, and its status. Without I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,24 +17,24 @@ use crate::plan::time;
 use crate::release::{Releases, Step, mark_at};
 use crate::write::At;
 
-/// What policies are planned with.
+/// The input for policies.
 pub(super) struct Context<'a> {
     pub(super) known: &'a NodeAddresses,
     pub(super) nodes: &'a BTreeMap<String, NodeFacts>,
-    /// Nodes that are there and cannot be read.
+    /// Nodes that exist but cannot be read.
     pub(super) unread: &'a dyn Fn(&str) -> bool,
     /// Whether an enactment's address is free in its pool, or another's.
     pub(super) is_freed: &'a dyn Fn(&EnactmentFacts) -> bool,
-    /// What stands for a policy on a node is called so.
+    /// The name of the enactment of a policy on a node.
     pub(super) name: fn(&str, &str) -> Option<String>,
     pub(super) now: Timestamp,
 }
 
-/// What a look at a policy came to.
+/// The outcome for a policy.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     pub(super) writes: Vec<NodeAddressWrite>,
-    /// How many enactments are to be made.
+    /// How many enactments are to be created.
     pub(super) to_come: usize,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn look(
     let most = limit(policy.object.spec.max_unavailable.as_ref(), selected.len());
     let mut room = most.saturating_sub(unavailable(context, policy, name, &selected, &staying));
     for (node, write) in replaced {
-        // A node that is not ready is as unavailable without its addresses as with them.
+        // A node that is not ready is unavailable with or without its addresses.
         let ready = selected.get(node).is_some_and(|it| it.ready);
         let finished = staying.get(node).is_some_and(|it| !is_busy(it, policy.object.metadata.generation));
         if ready && finished && room == 0 {
@@ -100,12 +100,12 @@ pub(super) fn look(
 
 enum Fate {
     Stays,
-    /// It leaves so that another one of its name gets other addresses, when it is the node's turn.
+    /// It is deleted so that another one of its name gets other addresses, when it is the node's turn.
     GetsOthers(NodeAddressWrite),
     Leaves(Option<NodeAddressWrite>),
 }
 
-/// Whether an enactment stays, and what is to be done about one that does not.
+/// Whether an enactment stays, and what to do about one that does not.
 fn fate(
     context: &Context<'_>,
     facts: &EnactmentFacts,
@@ -157,7 +157,7 @@ fn delete(facts: &EnactmentFacts, why: String) -> NodeAddressWrite {
     NodeAddressWrite::Delete { enactment: facts.at.clone(), node: facts.node.clone(), why }
 }
 
-/// Why a node is to give its addresses back.
+/// Why a node should return its addresses.
 fn reason_to_leave(
     facts: &EnactmentFacts,
     policy: Option<&PolicyFacts>,
@@ -175,7 +175,7 @@ fn reason_to_leave(
     None
 }
 
-/// Why a node that stays selected is to get other addresses.
+/// Why a node that stays selected should get other addresses.
 fn reason_for_others(context: &Context<'_>, facts: &EnactmentFacts, policy: &PolicyFacts) -> Option<String> {
     if facts.addresses.is_empty() {
         return None;
@@ -217,7 +217,7 @@ fn distribute_reset(
             writes.push(NodeAddressWrite::PolicyIsReset { policy: At::of(&policy.object) });
         }
     } else {
-        // One of a pool that the node has nothing of is done already.
+        // If the node has nothing of the pool, it is already done.
         let has = |it: &EnactmentFacts, pool: &String| it.addresses.contains_key(pool);
         let idle = staying.values().filter(|it| it.reset.as_ref().is_some_and(|pool| !has(it, pool)));
         writes.extend(idle.map(|it| NodeAddressWrite::AskForReset { enactment: it.at.clone(), pool: None }));
@@ -247,7 +247,7 @@ fn create(name: String, policy: &str, node: &str, facts: &NodeFacts) -> NodeAddr
     NodeAddressWrite::Create { enactment: Box::new(enactment) }
 }
 
-/// Whether a node has applied what it is to apply, or could not.
+/// Whether a node has applied what it should, or failed to.
 fn is_finished(facts: &EnactmentFacts, generation: Option<i64>) -> bool {
     let applied = facts.applied.as_ref().and_then(|it| it.policy_generation) == generation;
     facts.generation == generation
@@ -255,8 +255,8 @@ fn is_finished(facts: &EnactmentFacts, generation: Option<i64>) -> bool {
         && (facts.is(condition::AVAILABLE).is_some() || facts.is(condition::FAILING).is_some())
 }
 
-/// Whether a node is being changed: it waits for addresses or its turn, or has not applied what it is to apply. One that was told why
-/// it gets no address is not: nothing is under way.
+/// Whether a node is being changed: it waits for addresses or its turn, or has not applied what it should. A node
+/// that was told why it gets no address is not.
 fn is_busy(facts: &EnactmentFacts, generation: Option<i64>) -> bool {
     match facts.generation {
         None => facts.is(condition::FAILING).is_none(),
@@ -264,7 +264,7 @@ fn is_busy(facts: &EnactmentFacts, generation: Option<i64>) -> bool {
     }
 }
 
-/// How many of the selected nodes are being changed, or have no enactment: one of an earlier time is leaving.
+/// How many of the selected nodes are being changed, or have no enactment because an earlier one is in deletion.
 fn unavailable(
     context: &Context<'_>,
     policy: &PolicyFacts,
@@ -277,7 +277,7 @@ fn unavailable(
     ready.filter(|(node, _)| staying.get(*node).is_none_or(|it| is_busy(it, generation))).count()
 }
 
-/// So many nodes may be changed at once.
+/// How many nodes may be changed at once.
 fn limit(max: Option<&IntOrString>, nodes: usize) -> usize {
     let share = |percent: usize| (nodes * percent).div_ceil(100);
     let count = match max {
@@ -288,7 +288,7 @@ fn limit(max: Option<&IntOrString>, nodes: usize) -> usize {
     count.max(1)
 }
 
-/// Records what pools have promised, and gives turns.
+/// Records the reservations of pools in enactments, and gives turns.
 fn turns(
     context: &Context<'_>,
     policy: &PolicyFacts,
@@ -330,7 +330,7 @@ fn turns(
         } else {
             (condition::PENDING, reason::MAX_UNAVAILABLE, why.as_str())
         };
-        // What a node says of an earlier generation stays until its turn.
+        // What a node reported of an earlier generation stays until its turn.
         let conditions = (turn.is_some() || facts.generation.is_none())
             .then(|| of_enactment(&facts.conditions, says, context.now))
             .filter(|conditions| *conditions != facts.conditions);
@@ -350,7 +350,7 @@ fn turns(
     writes
 }
 
-/// What all pools of a policy have promised an enactment; or why one cannot, if it says so.
+/// The reservations of all pools of a policy for an enactment; or why one pool has none, if it says so.
 fn promises(
     known: &NodeAddresses,
     policy: &PolicyFacts,
@@ -381,7 +381,7 @@ fn promises(
     waits.map_or(Ok(promises), Err)
 }
 
-/// Why a pool gives no address, if it says so.
+/// Why a pool assigns no address, if it says so.
 fn said_of(pool: &tenure_api::nmstate::NodeIPPool) -> Option<String> {
     let condition = pool.status.as_ref()?.condition(condition::AVAILABLE)?;
     let (name, reason) = (pool.name_any(), &condition.reason);
@@ -401,7 +401,7 @@ fn captured(policy: &PolicyFacts, promises: &[Promise]) -> BTreeMap<String, (Str
     values.collect()
 }
 
-/// The status of a policy, where it says something else than before.
+/// The new status of a policy, if it differs.
 fn status(
     policy: &PolicyFacts,
     selected: &BTreeMap<&str, &NodeFacts>,

@@ -1,4 +1,4 @@
-//! The record of one pool: what is taken, for whom, and what rests. Without I/O.
+//! The record of one pool: what is used by whom, and what cools. Without I/O.
 //!
 //! ```text
 //!             an enactment waits: promise            it names the address
@@ -8,8 +8,9 @@
 //!     └───────────── its time is over ──── cooling ◀──────────────────────────────┘
 //! ```
 //!
-//! What enactments say counts, whatever the record says: an offset that the record has lost is taken again. An offset that the record
-//! has and nobody holds is freed at the second observation. [`tenure_ipam::Block`] decides which address a node gets.
+//! What enactments say counts, whatever the record says: an offset that the record has lost is taken again. An offset
+//! that the record has and nobody holds is freed at the second observation. [`tenure_ipam::Block`] decides which
+//! address a node gets.
 
 mod allocate;
 mod promises;
@@ -35,10 +36,10 @@ use crate::plan::time;
 use crate::shared::Shared;
 use crate::write::At;
 
-/// An offset that nobody holds is freed when it has been seen for so long.
+/// How long an offset must have been without a holder before it is freed.
 const STALE: Duration = Duration::from_secs(10);
 
-/// In the place of an interface that the node has not named.
+/// Stands for an interface that the node has not named.
 const NOT_APPLIED: &str = "(not applied yet)";
 
 /// An enactment that has addresses of the pool, or should.
@@ -51,40 +52,39 @@ pub(super) struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// Whether the enactment that follows this one gets the same addresses of a pool: it is to have as many, and nobody asks for
-    /// others.
+    /// Whether the next enactment gets the same addresses of a pool: it needs as many, and nobody asks for others.
     fn keeps(&self, pool: &str) -> bool {
         let held = self.facts.addresses.get(pool).map_or(0, Vec::len);
         held > 0 && self.facts.is_released() && self.asks == held && self.facts.reset.as_deref() != Some(pool)
     }
 }
 
-/// What else matters to a pool.
+/// What else a pool depends on.
 #[derive(Default)]
 pub(super) struct Around<'a> {
-    /// An older pool with some of the same addresses: its kind and name.
+    /// An older pool with some of the same addresses: kind and name.
     pub(super) older: Option<(&'static str, String)>,
-    /// Addresses inside the pool that nodes report, with node and interface.
+    /// Addresses of the pool that nodes report, with node and interface.
     pub(super) reported: Vec<(Address, &'a str, &'a str)>,
-    /// A range of Whereabouts that has some of the same addresses.
+    /// A range of Whereabouts with some of the same addresses.
     pub(super) shared: Option<Shared>,
-    /// Addresses inside the pool that nodes have, or are about to have, from other pools.
+    /// Addresses of the pool that nodes have, or will get, from other pools.
     pub(super) elsewhere: Vec<Address>,
-    /// Addresses inside the pool that pods have, as intervals.
+    /// Addresses of the pool that pods have, as intervals.
     pub(super) of_pods: Vec<(Address, Address)>,
     /// An enactment that cannot be read.
     pub(super) unreadable: Option<&'a str>,
-    /// More enactments are about to be made: what they need goes into the same write.
+    /// More enactments are about to be created: what they need goes into the same write.
     pub(super) more_to_come: bool,
 }
 
-/// Since when which offsets of a pool have been taken and nobody's.
+/// Since when which offsets of a pool are used without a holder.
 pub(super) type Stale = BTreeMap<u128, Timestamp>;
 
 /// Enactments by UID.
 type ByUid<'a> = BTreeMap<&'a str, &'a Member<'a>>;
 
-/// What a look at a pool came to.
+/// The outcome for a pool.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     pub(super) write: Option<NodeAddressWrite>,
@@ -92,7 +92,7 @@ pub(super) struct Look {
     pub(super) due: Option<Timestamp>,
 }
 
-/// What the enactments say, in offsets.
+/// What enactments say, as offsets.
 #[derive(Debug, Default)]
 struct Use {
     /// Held, and by which enactment.
@@ -127,7 +127,7 @@ pub(super) fn look(
     let mut kept = Kept::of(range, &before, members, (&name, &usage, around), &open);
     taken.extend(kept.sure.iter().filter_map(|it| u128::try_from(it.offset).ok()));
 
-    // What the record has and nobody holds: freed by its node, or stale.
+    // Offsets of the record without a holder: freed by the node, or stale.
     let orphans: BTreeSet<u128> = record.offsets.difference(&taken).copied().collect();
     let (freed, unclaimed): (BTreeSet<u128>, BTreeSet<u128>) =
         orphans.into_iter().partition(|offset| usage.freed.contains(offset));
@@ -138,7 +138,7 @@ pub(super) fn look(
     for offset in unclaimed {
         let since = *stale.entry(offset).or_insert(now);
         let certain = reset || now.since(since) >= STALE;
-        // While one enactment cannot be read, nobody knows what is stale.
+        // While one enactment cannot be read, it is not known what is stale.
         if certain && around.unreadable.is_none() {
             cools.push(offset);
         } else {
@@ -194,12 +194,12 @@ pub(super) fn look(
         Said::reconciled()
     };
 
-    // The first write of a reset says only that it has begun, so that people can wait for it.
+    // The first write of a reset only says that it has begun, so that people can wait for it.
     let announced = before.condition(AVAILABLE).is_some_and(|it| it.reason == reason::RECONCILING);
     if reset && !announced {
         return Look { write: said(pool, &before, &says, now), due };
     }
-    // Promises that are kept stay listed until the last one is: each write is one for all.
+    // Fulfilled reservations stay listed until all are: each write serves all.
     let has_open = !promised.is_empty();
     if has_open {
         let known: BTreeSet<i64> = promised.iter().map(|it| it.offset).collect();
@@ -207,7 +207,7 @@ pub(super) fn look(
             .promised
             .iter()
             .filter(|it| is_kept_promise(it, &by_uid, &name) && !known.contains(&it.offset));
-        // The list is limited, and what is open comes first.
+        // The list is limited; open reservations come first.
         promised.extend(kept.take(PROMISES.saturating_sub(known.len())).cloned());
     }
     promised.sort_by_key(|it| it.offset);
@@ -252,7 +252,7 @@ pub(super) fn look(
     Look { write, due }
 }
 
-/// The write that changes nothing but what is said of a pool.
+/// A write that only changes the status of a pool.
 fn said(
     pool: &tenure_api::nmstate::NodeIPPool,
     before: &NodeIPPoolStatus,
@@ -272,7 +272,7 @@ fn set(status: &mut NodeIPPoolStatus, says: &Said, generation: Option<i64>, now:
     set_type(status, AVAILABLE, Some(says), generation, now);
 }
 
-/// Puts a condition of a type among the others, in the place of the one before; or takes that away.
+/// Replaces the condition of this type among the others, or removes it.
 fn set_type(
     status: &mut NodeIPPoolStatus,
     type_: &str,
@@ -308,12 +308,12 @@ fn excluded(range: &NodeRange, pool: &str, members: &[Member<'_>], usage: &Use) 
     (!held.is_empty()).then(|| Said::excluded(pool, &held))
 }
 
-/// What the enactments hold.
+/// What enactments hold.
 fn usage(range: &NodeRange, pool: &str, members: &[Member<'_>]) -> Use {
     let mut usage = Use::default();
     for (index, member) in members.iter().enumerate() {
         for address in member.facts.addresses_of(pool) {
-            // One outside the range is no longer this pool's.
+            // An address outside the range no longer belongs to this pool.
             let Ok(offset) = range.offset(address) else { continue };
             if member.facts.is_released() {
                 usage.freed.insert(offset);

@@ -1,5 +1,6 @@
-//! Whatever happens to pools, policies and nodes, with two leaders of which one is late, and leaders that crash: no address is ever on
-//! two nodes, a plan of what changed is one of everything, and in the end every selected node has its addresses.
+//! Whatever happens to pools, policies and nodes, with two leaders of which one is behind, and leaders that crash: no
+//! address is ever on two nodes, an incremental plan equals a full one, and in the end every selected node has its
+//! addresses.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
@@ -14,9 +15,9 @@ use super::tests::rig::{Enactment, Leader, Policy, Rig};
 /// A bug that a test plants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Planted {
-    /// Addresses of enactments that are being deleted count as free, whatever is on interfaces.
+    /// Addresses of enactments in deletion count as free, whatever is on interfaces.
     ForgetsLeaving,
-    /// Changes of nodes are not looked at.
+    /// Changes of nodes are overlooked.
     OverlooksNodes,
 }
 
@@ -48,7 +49,7 @@ enum Happening {
     Agents,
     /// The leader plans and performs; it may have seen everything, or nothing since its last look.
     Lead(usize, bool),
-    /// A leader plans; the other one works; then the first performs what it had planned.
+    /// A leader plans, the other one works, then the first performs its plan.
     Late,
     Crash(usize),
     Wait(u64),
@@ -97,7 +98,7 @@ async fn happen(rig: &mut Rig, happening: &Happening) {
                 .await;
         }
         Happening::Leave(node) => {
-            // It is switched off for good.
+            // It is switched off permanently.
             rig.delete::<Node>(NODES[*node]).await;
         }
         Happening::Label(node, labelled) => {
@@ -175,7 +176,8 @@ async fn happen(rig: &mut Rig, happening: &Happening) {
     }
 }
 
-/// In the end every pool's record is what enactments name, and every selected node has its addresses or its pool says why not.
+/// In the end every pool's record has what enactments name, and every selected node has its addresses or its pool
+/// says why not.
 async fn check(rig: &Rig) {
     for pool in ["p", "q"] {
         let Some(object) = rig.get::<NodeIPPool>(pool).await else { continue };
@@ -227,7 +229,7 @@ proptest! {
                 happen(&mut rig, happening).await;
                 rig.check().await;
             }
-            // Time passes until nodes that are gone have been given up, and what was freed is cool.
+            // Time passes until missing nodes are given up, and freed addresses have cooled.
             for _ in 0..5 {
                 rig.settle().await;
                 rig.wait(130);

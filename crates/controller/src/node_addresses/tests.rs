@@ -1,4 +1,4 @@
-//! Plans and writes on an embedded API server, with agents that do what agents do.
+//! Plans and writes on an embedded API server, with agents that behave like agents.
 
 mod pools;
 mod resets;

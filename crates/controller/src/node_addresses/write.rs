@@ -1,4 +1,4 @@
-//! What the controller writes for node addresses.
+//! Writes for node addresses.
 
 use std::collections::BTreeMap;
 
@@ -16,70 +16,70 @@ use crate::write::{At, Operation, Rank};
 /// The name of the part.
 pub(super) const PART: &str = "node_addresses";
 
-/// Which pool has promised the addresses of an enactment.
+/// The pool that reserved the addresses of an enactment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// The pool.
     pub pool: String,
-    /// Its UID: one of the same name that was made later has promised nothing.
+    /// Its UID: a later pool of the same name has reserved nothing.
     pub uid: String,
-    /// The promised offsets.
+    /// The reserved offsets.
     pub offsets: Vec<i64>,
     /// Their addresses.
     pub addresses: Vec<String>,
-    /// The length of the network's prefix.
+    /// The prefix length of the network.
     pub prefix: u8,
 }
 
 /// One write of this part.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeAddressWrite {
-    /// Creates the definitions of policies and enactments where they are missing, and finds out whose they are.
+    /// Creates the CRDs of policies and enactments if they are missing, and determines whose they are.
     Define,
     /// Creates an enactment.
     Create {
-        /// All of it.
+        /// The whole object.
         enactment: Box<NodeNetworkConfigurationEnactment>,
     },
-    /// Writes into an enactment what a pool has promised it, provided that a live read shows the promise.
+    /// Writes into an enactment what a pool has reserved for it, if a live read shows the reservation.
     Record {
         /// Which enactment.
         enactment: At,
-        /// The promises, one for each pool.
+        /// The reservations, one for each pool.
         promises: Vec<Promise>,
         /// The values of captures.
         captured: BTreeMap<String, (String, u8)>,
         /// The generation to apply, if it is the node's turn.
         generation: Option<i64>,
-        /// What is said of it, if it is not.
+        /// Its conditions, if it is not.
         conditions: Option<Vec<NodeCondition>>,
     },
-    /// It is the node's turn, or it is said why not.
+    /// Gives the node its turn, or says why not.
     Turn {
         /// Which enactment.
         enactment: At,
         /// The generation to apply.
         generation: Option<i64>,
-        /// What is said of it.
+        /// Its conditions.
         conditions: Option<Vec<NodeCondition>>,
     },
-    /// Deletes an enactment: its node takes the addresses off its interfaces.
+    /// Deletes an enactment: its node removes the addresses from its interfaces.
     Delete {
         /// Which enactment.
         enactment: At,
         /// Its node.
         node: String,
-        /// Why, for people.
+        /// Why, in words.
         why: String,
     },
-    /// Asks for another address on behalf of a policy, or does so no more.
+    /// Asks for another address on behalf of a policy, or stops asking.
     AskForReset {
         /// Which enactment.
         enactment: At,
         /// The pool.
         pool: Option<String>,
     },
-    /// Notes on an enactment that its node is missing, provided that live reads confirm it.
+    /// Marks an enactment whose node is missing, if live reads confirm it.
     Mark {
         /// Which enactment.
         enactment: At,
@@ -88,19 +88,19 @@ pub enum NodeAddressWrite {
         /// Since when.
         mark: String,
     },
-    /// Takes that note back.
+    /// Removes that mark.
     Unmark {
         /// Which enactment.
         enactment: At,
     },
-    /// The node is gone for good, if live reads confirm it: nothing of it is on an interface.
+    /// The node is permanently gone, if live reads confirm it: nothing of it is on an interface.
     Abandon {
-        /// Which enactment, which is being deleted.
+        /// The enactment, which is in deletion.
         enactment: At,
         /// Its node.
         node: String,
     },
-    /// Lets an enactment go whose addresses are free.
+    /// Removes our finalizer from an enactment whose addresses are free.
     Finish {
         /// Which enactment.
         enactment: At,
@@ -111,40 +111,40 @@ pub enum NodeAddressWrite {
     Pool {
         /// Which pool.
         pool: At,
-        /// All of its status.
+        /// The whole status.
         status: Box<NodeIPPoolStatus>,
         /// Whether a node waits for it.
         urgent: bool,
     },
-    /// The record of a pool is rebuilt: the request for that is done.
+    /// The record of a pool is rebuilt: removes the request.
     PoolIsReset {
         /// Which pool.
         pool: At,
     },
-    /// All nodes of a policy were asked: the request for that is done.
+    /// All nodes of a policy were asked: removes the request.
     PolicyIsReset {
         /// Which policy.
         policy: At,
     },
     /// Creates a policy for one node, for kubernetes-nmstate to apply.
     Generate {
-        /// All of it.
+        /// The whole object.
         policy: Box<NodeNetworkConfigurationPolicy>,
     },
     /// Changes such a policy.
     Carry {
         /// Which policy.
         policy: At,
-        /// All of its annotations.
+        /// All its annotations.
         annotations: BTreeMap<String, String>,
-        /// All of its spec, if that changes.
+        /// The whole spec, if it changes.
         spec: Option<Value>,
-        /// Promises that a live read has to show first.
+        /// Reservations that a live read has to show first.
         promises: Vec<Promise>,
-        /// A node that live reads have to show to be gone first.
+        /// A node that live reads have to show as gone first.
         gone: Option<String>,
     },
-    /// Removes such a policy, whose addresses are free.
+    /// Deletes such a policy, whose addresses are free.
     Drop {
         /// Which policy.
         policy: At,
@@ -153,7 +153,7 @@ pub enum NodeAddressWrite {
     Policy {
         /// Which policy.
         policy: At,
-        /// All of its status.
+        /// The whole status.
         status: Box<NodeNetworkConfigurationPolicyStatus>,
     },
 }

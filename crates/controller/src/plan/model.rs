@@ -1,5 +1,5 @@
-//! An API server of a few lines, for tests of plans: objects with versions, compare-and-swap, finalizers, and a log
-//! from which each leader learns as late as the test likes.
+//! A small API server for tests of plans: objects with versions, compare-and-swap, finalizers, and a log that each
+//! leader reads as late as the test likes.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub(crate) enum Update {
     PodGone(PodSeen),
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
@@ -60,14 +60,14 @@ pub(crate) struct Server {
     /// Claims and pods of the namespace `ns`.
     pub(crate) claims: BTreeMap<String, IPAMClaim>,
     pub(crate) pods: BTreeMap<String, PodSeen>,
-    /// Pods that live and have an address of their node's, and their nodes.
+    /// Living pods with an address of their node, and their nodes.
     pub(crate) bound: BTreeMap<String, String>,
     pub(crate) log: Vec<Update>,
     /// A bug that a test plants.
     pub(crate) planted: Option<Planted>,
 }
 
-/// Takes an object into a world, as a watch does.
+/// Applies an object to a world, like a watch.
 pub(crate) fn tell(world: &mut World, update: Update) {
     fn gone<K: Resource>(cache: &mut Cache<K>, object: &K) {
         cache.remove(&object.name_any(), &object.uid().unwrap());
@@ -111,7 +111,7 @@ impl Server {
         Timestamp::from_millis(1_794_000_000_000 + self.now)
     }
 
-    /// Everything as it is now, as a first list shows it.
+    /// Everything, as a first list shows it.
     pub(crate) fn world(&self) -> World {
         let mut world = World::default();
         world.coil_mut().pools.begin();
@@ -165,7 +165,7 @@ impl Server {
         }
     }
 
-    /// A pod of a node that refers to a claim; its UID.
+    /// A pod of a node that refers to a claim. Returns its UID.
     pub(crate) fn pod(&mut self, name: &str, claim: &str, node: &str) -> String {
         self.version += 1;
         let facts = PodFacts {
@@ -190,7 +190,7 @@ impl Server {
         self.pods.insert(name.to_owned(), pod);
     }
 
-    /// Somebody writes over what a pod's annotations say.
+    /// Somebody overwrites a pod's annotations.
     pub(crate) fn annotate(
         &mut self,
         name: &str,
@@ -264,7 +264,7 @@ impl Server {
         self.nodes.insert(name.to_owned(), node);
     }
 
-    /// Deletes a node and, as a garbage collector does, the requests that it owns.
+    /// Deletes a node and, like the garbage collector, the requests that it owns.
     pub(crate) fn delete_node(&mut self, name: &str) {
         if let Some(node) = self.nodes.remove(name) {
             self.log.push(Update::NodeGone(node));
@@ -310,7 +310,7 @@ impl Server {
         }
     }
 
-    /// The same where a write may conflict with what stands in its way.
+    /// The same for a write that may conflict.
     pub(crate) fn try_to_settle(&mut self, planner: &mut super::Planner) {
         let (mut world, mut heard) = (self.world(), self.log.len());
         for _ in 0..20 {
@@ -342,7 +342,7 @@ impl Server {
         panic!("there is always something to do: {:?}", planner.plan(&world, self.timestamp()));
     }
 
-    /// Tells a world that has heard so much of the log the rest of it.
+    /// Brings a world that has read this much of the log up to date.
     fn catch_up(&self, world: &mut World, heard: usize) -> usize {
         self.log[heard..].iter().cloned().for_each(|update| tell(world, update));
         self.log.len()

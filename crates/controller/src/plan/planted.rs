@@ -1,4 +1,4 @@
-//! Defects that tests switch on, to see whether the checkers find them.
+//! Bugs that tests plant, to prove that the checks find them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +14,10 @@ use crate::whereabouts::{LedgerWrite, Whereabouts, WhereaboutsPlanner};
 use crate::world::World;
 use crate::write::{Operation, Write};
 
-/// A defect.
+/// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Planted {
-    /// A pool looks only at the numbers of its own blocks, and is withheld only what an older pool has.
+    /// A pool looks only at the numbers of its own blocks, and yields only to older pools.
     OwnNumbersOnly,
     /// Pools look at each other's blocks, but nobody occupies the names of younger pools' blocks.
     NoLocks,
@@ -31,7 +31,7 @@ impl Planted {
     pub(crate) const ALL: [Self; 4] =
         [Self::OwnNumbersOnly, Self::NoLocks, Self::NodeGoneIsEnough, Self::NoMark];
 
-    /// What a checker says that finds it.
+    /// The message of the check that finds it.
     pub(crate) fn symptom(self) -> &'static str {
         match self {
             Self::OwnNumbersOnly | Self::NoLocks => "share addresses",
@@ -41,7 +41,7 @@ impl Planted {
 }
 
 impl Planner {
-    /// The built-in parts, with this defect.
+    /// The built-in parts with this bug.
     pub(crate) fn with_planted(planted: Option<Planted>) -> Self {
         let mut coil = CoilPlanner::new(MISSING_NODE_REST);
         coil.planted = planted;
@@ -50,30 +50,30 @@ impl Planner {
         Self::new(vec![Box::new(coil), Box::new(claims), Box::new(whereabouts)])
     }
 
-    /// The built-in parts. Their plans are not compared, for tests that look for something else.
+    /// The built-in parts. Their plans are not compared, for tests of something else.
     pub(crate) fn uncompared() -> Self {
         Self::with_planted(None)
     }
 
-    /// The built-in parts, to look for a bug in what is written: whether plans agree is not compared then.
+    /// The built-in parts with a bug in what they write; plans are not compared.
     pub(crate) fn comparing_unless(planted: bool) -> Self {
         if planted { Self::uncompared() } else { Self::default() }
     }
 
-    /// A program knows one world for as long as it runs. A test that shows a planner a world made anew means one in which
-    /// anything may have changed.
+    /// A program has one world while it runs. A test that shows a planner another world means one in which anything
+    /// may have changed.
     pub(super) fn recognize(&mut self, world: &World) {
         if self.world.replace(world.identity) != Some(world.identity) {
             self.look_at_all();
         }
     }
 
-    /// A plan of what has changed must be the plan of everything.
+    /// An incremental plan must equal the full plan.
     pub(super) fn compare(&mut self, world: &World, writes: &[Write], now: Timestamp) {
         let Some(full) = &mut self.full else { return };
         full.look_at_all();
         let all = full.plan_parts(world, now);
-        // Usually they are the same, and comparing texts takes longer than planning.
+        // Usually they are equal, and comparing texts takes longer than planning.
         let by_subject: BTreeMap<&str, &Write> = all.iter().map(|write| (write.subject(), write)).collect();
         let is_planned = |write: &Write| by_subject.get(write.subject()).is_some_and(|it| is_same(write, it));
         if writes.len() == all.len() && writes.iter().all(is_planned) {
@@ -100,8 +100,8 @@ fn is_same(one: &Write, other: &Write) -> bool {
         || both::<LedgerWrite>(one, other)
 }
 
-/// The text of a write without the times at which it was decided that a condition changes: one that was decided before and is
-/// not done yet is not decided again.
+/// The text of a write without the times of condition changes: a write that was planned before and is not done yet
+/// keeps its time.
 fn timeless(text: &str) -> String {
     let mut parts = text.split("last_transition_time: Time(");
     let mut all = parts.next().unwrap_or_default().to_owned();
@@ -124,13 +124,13 @@ impl Default for WorldIdentity {
 }
 
 impl Default for Planner {
-    /// The built-in parts. Each plan is compared with that of one that looks at everything.
+    /// The built-in parts. Each plan is compared with a full one.
     fn default() -> Self {
         Self { full: Some(Box::new(Self::uncompared())), ..Self::uncompared() }
     }
 }
 
-/// What a planner with this defect releases.
+/// What a planner with this bug releases.
 pub(crate) fn plant(planted: Option<Planted>, world: &World, released: Vec<BlockWrite>) -> Vec<BlockWrite> {
     if !matches!(planted, Some(Planted::NodeGoneIsEnough | Planted::NoMark)) {
         return released;

@@ -1,8 +1,9 @@
-//! Pools that grow into each other, nodes that go and come back while their pods run, and two leaders whose reads and writes are
-//! separate steps: whatever the order, no address is in two blocks, and no block is deleted under a container or an agent.
+//! Pools that grow into each other, nodes that disappear and return while their pods run, and two leaders whose reads
+//! and writes are separate steps. Whatever the order, no address is in two blocks, and no block is deleted under a
+//! container or an agent.
 //!
-//! Every run replays from its seed. Each defect that was found here once can be planted again ([`Planted`]), and a checker that
-//! does not find it within a bounded number of steps fails the build.
+//! Every run replays from its seed. Each bug that was found here once can be planted again ([`Planted`]), and a check
+//! that does not find it within a bounded number of steps fails the build.
 
 mod flight;
 mod machines;
@@ -22,20 +23,20 @@ use machines::Machine;
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 /// `default` is also that of claims.
 const POOLS: [&str; 3] = ["a", "b", "default"];
-/// What pools are made of, and grow into.
+/// The subnets of pools, and those they grow into.
 const NETWORKS: [&str; 4] = ["10.0.0.0/30", "10.0.0.4/30", "10.0.1.0/30", "10.0.0.0/29"];
-/// An agent that is alive has heard of everything by then; a kubelet has ended the containers of pods that are gone.
+/// By then a living agent has heard of everything, and a kubelet has ended the containers of deleted pods.
 const HEARD_WITHIN: u64 = 30_000;
-/// The clocks of the two leaders are so far from the server's.
+/// How far the clocks of the two leaders are from the server's.
 const SKEW: [i64; 2] = [-20_000, 20_000];
 
-/// One that leads, or thinks so.
+/// A process that leads, or believes so.
 struct Leader {
     world: World,
     planner: Planner,
     heard: usize,
     flights: Vec<Flight>,
-    /// A list of pools that it keeps: any that knows the block's own pool will do.
+    /// A list of pools that it keeps: any that contains the block's own pool will do.
     listed: Option<Vec<tenure_api::coil::AddressPool>>,
     skew: i64,
 }
@@ -83,10 +84,11 @@ impl Run {
         self.below(100) < chance
     }
 
-    /// Something happens; what is wrong afterwards.
+    /// Something happens. Returns what is wrong afterwards.
     fn step(&mut self) -> Result<(), String> {
         let (node, pool) = (NODES[self.below(NODES.len())], POOLS[self.below(POOLS.len())]);
-        // Half of the runs are about pools, the others about machines. Up to which number of a hundred each thing happens:
+        // Half of the runs are about pools, the others about machines. Each event happens up to this number of a
+        // hundred:
         let (of_pools, of_machines) = ([9, 10, 27, 30, 33, 37, 41, 57, 71], [1, 2, 8, 9, 10, 40, 51, 65, 79]);
         let shares: [usize; 9] = if self.of_machines { of_machines } else { of_pools };
         let chance = self.below(100);
@@ -110,7 +112,7 @@ impl Run {
         self.check()
     }
 
-    /// A pool is made, or grows, maybe into another one. Often all of that is within one second.
+    /// A pool is created or grows, maybe into another one, often all within one second.
     fn shape_pool(&mut self, name: &str) {
         let network = NETWORKS[self.below(NETWORKS.len())];
         let bits = if name == "b" { 2 } else { 1 };
@@ -146,7 +148,7 @@ impl Run {
         }
     }
 
-    /// A node gives back a block in which nothing is held.
+    /// A node returns a block without holds.
     fn return_block(&mut self) {
         let of_nodes = self.server.blocks.values().filter(|block| block.node().is_some());
         let names: Vec<String> = of_nodes.map(ResourceExt::name_any).collect();
@@ -160,7 +162,7 @@ impl Run {
         }
     }
 
-    /// Time passes. Whoever is alive has heard of everything within [`HEARD_WITHIN`].
+    /// Time passes. Everybody who lives hears of everything within [`HEARD_WITHIN`].
     fn pass(&mut self) {
         let millis = if self.percent(40) { 1 + self.below(900) as u64 } else { self.below(40_000) as u64 };
         let end = self.server.now + millis;
@@ -180,7 +182,7 @@ impl Run {
         }
     }
 
-    /// A leader plans. What has not been sent yet is mostly planned anew, and what is on its way goes on.
+    /// A leader plans. Writes that were not sent yet are mostly planned again; those in flight go on.
     fn plan(&mut self) {
         let (number, anew) = (self.below(2), self.percent(80));
         let leader = &mut self.leaders[number];
@@ -191,7 +193,7 @@ impl Run {
         leader.flights.extend(plan.into_iter().map(Flight::of));
     }
 
-    /// One step of a write that is on its way: a live read, or the write itself. Answers may get lost.
+    /// One step of a write in flight: a live read, or the write itself. Answers may be lost.
     fn deliver(&mut self) -> Result<(), String> {
         let (number, which, heard) = (self.below(2), self.below(usize::MAX), self.percent(80));
         let stale = self.percent(50);
@@ -242,7 +244,7 @@ impl Run {
         }
     }
 
-    /// Nothing meddles any more: every request is answered, and what missing nodes had is gone.
+    /// Nothing interferes any more: every request is answered, and missing nodes have nothing.
     fn settle(&mut self) -> Result<(), String> {
         for machine in self.machines.values_mut() {
             machine.stop(&mut self.server);
@@ -262,7 +264,7 @@ impl Run {
     }
 }
 
-/// Every fourth run of each kind also compares plans, which others are about.
+/// Every fourth run of each kind also compares plans, which other tests focus on.
 fn planner_of(seed: u64, planted: Option<Planted>) -> Planner {
     if planted.is_none() && seed % 8 < 2 { Planner::default() } else { Planner::with_planted(planted) }
 }
@@ -277,7 +279,7 @@ fn covers(networks: &[Cidr], address: Address) -> bool {
     networks.iter().any(|network| network.contains(address))
 }
 
-/// Runs until something is wrong: after how many steps, and what.
+/// Runs until something is wrong. Returns after how many steps, and what.
 fn run(seed: u64, planted: Option<Planted>, steps: usize) -> Result<(), (usize, String)> {
     let mut run = Run::new(seed, planted);
     for step in 0..steps {
@@ -286,9 +288,9 @@ fn run(seed: u64, planted: Option<Planted>, steps: usize) -> Result<(), (usize, 
     if planted.is_none() { run.settle().map_err(|wrong| (steps, wrong)) } else { Ok(()) }
 }
 
-/// So many runs are checked.
+/// How many runs are checked.
 const RUNS: u64 = 150;
-/// So many runs find every planted defect.
+/// This many runs find every planted bug.
 const MOST_RUNS: u64 = 300;
 
 #[test]

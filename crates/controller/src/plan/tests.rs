@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use tenure_api::coil::{AddressPool, BlockRequest, FINALIZER, RequestOutcome};
 
-use super::model::{Server, Update, server, tell};
+use super::model::{Outcome, Server, Update, server, tell};
 use super::*;
 use crate::coil::{BlockWrite, CoilPlanner};
 use crate::kind::Kind;
@@ -114,7 +114,7 @@ fn an_exhausted_pool_gives_nothing_and_says_what_to_do() {
     let (reason, message) = failed(&server.requests["second"]);
     assert_eq!(reason, "OutOfBlocks");
     assert!(message.contains("append a subnet to spec.subnets"), "{message}");
-    // A refusal is final: the node asks again when it still needs one.
+    // A refusal is final: the node asks again if it still needs a block.
     server.pool("p", 1, &["10.0.0.0/31", "10.0.1.0/31"], &[]);
     server.settle(&mut planner);
     assert_eq!(failed(&server.requests["second"]).0, "OutOfBlocks");
@@ -141,13 +141,13 @@ fn a_pool_keeps_its_finalizer_while_it_has_blocks_and_goes_after_the_last() {
 }
 
 #[test]
-fn what_was_promised_before_a_pool_was_deleted_is_given_and_the_pool_waits_for_it() {
+fn what_was_carved_before_a_pool_was_deleted_is_given_and_the_pool_waits_for_it() {
     let mut server = server(4);
     let mut planner = Planner::default();
     server.settle(&mut planner);
     server.request("r", "a", "p");
-    let reserve = planner.plan(&server.world(), server.timestamp()).remove(0);
-    server.write(&reserve);
+    let create = planner.plan(&server.world(), server.timestamp()).remove(0);
+    assert_eq!(server.write(&create), Outcome::Done, "{create:?}");
     server.delete_pool("p");
     let plan = planner.plan(&server.world(), server.timestamp());
     assert!(
@@ -308,7 +308,7 @@ fn a_node_that_asks_without_end_leaves_blocks_for_the_others() {
         server.nodes.get_mut(node).unwrap().status = said.status;
     }
     let mut planner = Planner::default();
-    // All at once, then one by one, taking each answer away.
+    // All at once, then one by one, removing each answer.
     for number in 0..60 {
         server.request(&format!("g{number}"), "greedy", "p");
     }
@@ -328,7 +328,7 @@ fn a_node_that_asks_without_end_leaves_blocks_for_the_others() {
     server.request("m", "modest", "p");
     server.settle(&mut planner);
     assert!(matches!(outcome(&server, "m"), RequestOutcome::Block(_)));
-    // One that gave a block back gets another one.
+    // A node that returned a block gets another one.
     server.return_block("p-0");
     server.request("again", "greedy", "p");
     server.settle(&mut planner);

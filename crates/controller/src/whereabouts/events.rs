@@ -1,4 +1,4 @@
-//! What people are told of ranges and slices.
+//! Events about ranges and slices.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use super::write::LedgerWrite;
 use crate::events::{Note, about_node};
 use crate::world::World;
 
-/// So many pods are named in a message; the others are counted.
+/// How many pods a message names; the others are counted.
 const NAMED: usize = 5;
 
-/// What a write that was done gives to tell; `world` is what is known after it.
+/// The events of a completed write; `world` is the state after the write.
 pub(super) fn of_ledger(write: &LedgerWrite, world: &World) -> Vec<Note> {
     match write {
         LedgerWrite::Slices { events, .. } | LedgerWrite::ChangeSlices { events, .. } => {
@@ -35,7 +35,7 @@ pub(super) fn of_ledger(write: &LedgerWrite, world: &World) -> Vec<Note> {
     }
 }
 
-/// What was decided about slices, as a note.
+/// A decision about slices, as an event.
 pub(super) fn of_slices(event: &slices::Event, world: &World) -> Option<Note> {
     let about = match &event.about {
         About::Pool(name) => world.ledgers().slices.get(name)?.object_ref(&()),

@@ -1,4 +1,4 @@
-//! What has changed of ledgers, nodes and attachment definitions since the last plan, and which ledgers are of a node.
+//! What changed of ledgers, nodes and attachment definitions since the last plan, and which ledgers belong to a node.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,30 +11,30 @@ use crate::cache::Known;
 use crate::changes::Cursors;
 use crate::world::World;
 
-/// Names that the objects of a cache are kept under.
+/// The keys of a cache's objects.
 pub(super) type Names = BTreeSet<Arc<str>>;
 
-/// Definitions as they were read, and ledgers by their nodes.
+/// Definitions as read, and ledgers by node.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     cursors: Cursors,
-    /// The definitions that say something.
+    /// The definitions with a configuration.
     pub(super) definitions: HashMap<Arc<str>, Definition>,
-    /// The `network_name`s in them, and in how many.
+    /// Their `network_name`s, and how often each occurs.
     networks: HashMap<String, usize>,
     /// The same, by name.
     pub(super) network_names: BTreeSet<String>,
-    /// Nodes that are there, and whether each lives.
+    /// Existing nodes, and whether each lives.
     known_nodes: HashMap<Arc<str>, bool>,
-    /// Ledgers by the names of nodes that they may be of.
+    /// Ledgers by the nodes that they may belong to.
     by_node: HashMap<String, Names>,
-    /// The same the other way around.
+    /// The reverse.
     nodes_of: HashMap<Arc<str>, Vec<String>>,
-    /// Ledgers of which only a look at all networks says whose they are.
+    /// Ledgers whose owner only a look at all networks tells.
     without_network: Names,
 }
 
-/// What a plan is made from.
+/// The input of a plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inputs<'a> {
     pub(super) world: &'a World,
@@ -47,18 +47,19 @@ pub(super) struct Inputs<'a> {
 /// What has changed since the last plan.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Anything may have, and nothing else is said.
+    /// Anything may have changed; the other fields are empty.
     pub(super) all: bool,
-    /// Ledgers that came, went, are different, or may be somebody else's because of what a node or a network became.
+    /// Ledgers that were added, removed or changed, or may belong to somebody else because of a changed node or
+    /// network.
     pub(super) ledgers: Names,
-    /// Nodes that came or went, or went out of service.
+    /// Nodes that were added or removed, or went out of service.
     pub(super) nodes: Names,
-    /// Definitions that came, went or say something else.
+    /// Definitions that were added, removed or changed.
     pub(super) definitions: Names,
 }
 
 impl Index {
-    /// The next update reads everything anew.
+    /// Makes the next update read everything again.
     pub(super) fn look_at_all(&mut self) {
         *self = Self::default();
     }
@@ -87,7 +88,7 @@ impl Index {
         changes
     }
 
-    /// The ledgers that may be of a node.
+    /// The ledgers that may belong to a node.
     pub(super) fn ledgers_of(&self, node: &str) -> impl Iterator<Item = &Arc<str>> {
         self.by_node.get(node).into_iter().flatten()
     }
@@ -130,7 +131,7 @@ impl Index {
         !alike
     }
 
-    /// Whether there are other networks than before.
+    /// Whether the networks have changed.
     fn read_networks(&mut self) -> bool {
         self.networks.retain(|_, count| *count > 0);
         if self.networks.len() == self.network_names.len()
@@ -142,7 +143,7 @@ impl Index {
         true
     }
 
-    /// Whether a node came, went, or lives otherwise than before. A heartbeat is none of that.
+    /// Whether a node was added or removed, or changed between in and out of service. A heartbeat does not count.
     fn read_node(&mut self, world: &World, name: &Arc<str>) -> bool {
         let lives = world.lives(name);
         let state = (lives || world.nodes().get(name).is_some()).then_some(lives);
@@ -184,7 +185,7 @@ impl Index {
 
 #[cfg(test)]
 impl Changes {
-    /// What a planner with this defect hears.
+    /// What a planner with this bug hears.
     pub(super) fn without(mut self, deaf: Option<super::Deaf>) -> Self {
         match deaf {
             Some(super::Deaf::Nodes) => self.nodes.clear(),

@@ -12,32 +12,34 @@ use crate::cache::{Cache, Known};
 use crate::pods::Pods;
 use crate::world::World;
 
-/// Whereabouts' objects, as far as they are known.
+/// Whereabouts' objects.
 #[derive(Debug, Default)]
 pub struct Ledgers {
-    /// NetworkAttachmentDefinitions of all namespaces. Incomplete while their definition is missing.
+    /// NetworkAttachmentDefinitions of all namespaces. Incomplete while their CRD is missing.
     pub attachments: Cache<Attachment>,
     /// Slices of nodes.
     pub slices: Cache<NodeSlicePool>,
     /// Ledgers.
     pub pools: Cache<Ledger>,
-    /// Reservations of addresses of ranges that overlap.
+    /// Reservations of addresses of overlapping ranges.
     pub reservations: Cache<OverlappingRangeIPReservation>,
-    /// Pods, watched only while there is a ledger or a reservation.
+    /// Pods; watched only while there is a ledger or a reservation.
     pub pods: Pods,
 }
 
-/// An `IPPool`. Of one that a living node writes, only what slices depend on is kept: nodes' ledgers are many, and together
-/// they have a record of every interface in the cluster.
+/// An `IPPool`. Of one that a living node writes, only what slices depend on is kept: nodes' ledgers are many, and
+/// together they have a record of every interface in the cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ledger {
-    /// The object, with its records only where `whole`.
+    /// The object, with its records only if `whole`.
     pub pool: IPPool,
-    /// Whether its records are here.
+    /// Whether its records are kept.
     pub whole: bool,
+    /// Whether it has no records, not even ones that cannot be read.
+    pub is_empty: bool,
     /// How many addresses its records name.
     pub used: u64,
-    /// The lowest and the highest of them.
+    /// The lowest and highest of them.
     pub span: Option<(Address, Address)>,
     /// All of them, as intervals.
     pub held: Box<[(Address, Address)]>,
@@ -50,18 +52,20 @@ impl Ledger {
         let span = entries.first().zip(entries.last()).map(|(first, last)| (first.0, last.0));
         let used = entries.len() as u64;
         let held = intervals(entries.iter().map(|(address, _)| *address));
+        let is_empty = pool.spec.allocations.is_empty();
         if !whole {
             pool.spec.allocations.clear();
         }
-        Self { pool, whole, used, span, held }
+        Self { pool, whole, is_empty, used, span, held }
     }
 
-    /// The node that writes it, where it says one.
+    /// The node that writes it, if it names one.
     pub fn node(&self) -> Option<&str> {
         node_of(&self.pool)
     }
 
-    /// Whether its addresses are the cluster's own: those of a network with a name are unique among themselves only.
+    /// Whether its addresses belong to the cluster's own address space: those of a named network are unique only
+    /// within it.
     pub fn is_of_the_cluster(&self) -> bool {
         self.pool
             .metadata
@@ -92,8 +96,8 @@ impl Known for Ledger {
 }
 
 impl Ledgers {
-    /// Whether all that slices depend on has come in. Without attachment definitions nobody says what to cut, and without a
-    /// ledger that cannot be read nobody says what is held.
+    /// Whether everything that slices depend on is listed. Without attachment definitions it is not known what to
+    /// divide, and a ledger that cannot be read hides what is held.
     pub fn knows_slices(&self) -> bool {
         let unknown = |pool: &str| self.slices.is_unreadable(pool) && self.slices.get(pool).is_none();
         let unknown_ledger = |pool: &str| self.pools.is_unreadable(pool) && self.pools.get(pool).is_none();
@@ -103,23 +107,23 @@ impl Ledgers {
         self.attachments.is_complete() && self.slices.is_complete() && self.pools.is_complete()
     }
 
-    /// Whether all has come in that says what nobody uses any more.
+    /// Whether everything is listed that tells what is unused.
     pub fn knows_use(&self) -> bool {
         self.pools.is_complete() && self.reservations.is_complete() && self.pods.is_complete()
     }
 
-    /// Whether pods matter.
+    /// Whether pods have to be watched.
     pub fn needs_pods(&self) -> bool {
         !self.pools.is_empty() || !self.reservations.is_empty()
     }
 
-    /// What is kept of an `IPPool`; `lives` says which nodes do.
+    /// What is kept of an `IPPool`; `lives` tells which nodes live.
     pub(crate) fn kept(pool: IPPool, lives: impl Fn(&str) -> bool) -> Ledger {
         let whole = node_of(&pool).is_none_or(|node| !lives(node));
         Ledger::of(pool, whole)
     }
 
-    /// Nodes that a slice is of, whether they live or not.
+    /// Nodes with slices, living or not.
     pub(crate) fn nodes_with_slices(&self) -> BTreeSet<&str> {
         let status = self.slices.iter().filter_map(|pool| pool.status.as_ref());
         let nodes = status.flat_map(|status| &status.allocations).map(|slice| slice.node_name.as_str());
@@ -140,12 +144,12 @@ impl World {
         self.state()
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn ledgers_mut(&mut self) -> &mut Ledgers {
         self.state_mut()
     }
 
-    /// An `IPPool` as it is.
+    /// The current state of an `IPPool`.
     pub fn apply_ledger(&mut self, pool: IPPool) {
         let ledger = Ledgers::kept(pool, |node| self.lives(node));
         self.ledgers_mut().pools.apply(ledger);
@@ -158,7 +162,7 @@ impl World {
     }
 }
 
-/// Addresses in ascending order, neighbours taken together.
+/// Addresses in ascending order, with neighbours merged.
 fn intervals(addresses: impl Iterator<Item = Address>) -> Box<[(Address, Address)]> {
     let mut intervals: Vec<(Address, Address)> = Vec::new();
     for address in addresses {

@@ -1,6 +1,6 @@
-//! Whereabouts' ranges in numbers: addresses of pools and of slices, slices of networks, and what nobody used.
+//! Metrics of Whereabouts' ranges: addresses of pools and slices, slices of networks, and unused records.
 //!
-//! A large cluster has a hundred thousand slices, so only what has changed is counted anew.
+//! A large cluster has a hundred thousand slices, so only what changed is counted again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,12 +19,12 @@ use super::{Ledger, Ledgers};
 use crate::cache::Known;
 use crate::changes::{Changed, Cursor};
 use crate::kind::Observation;
-use crate::metrics::{Labels, Numbers};
+use crate::metrics::{Labels, Numbers, labels, metric};
 use crate::part::Count;
 use crate::world::World;
 use crate::write::Operation;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LedgerMetrics {
     pool_addresses: Numbers,
     slice_addresses: Numbers,
@@ -56,44 +56,38 @@ enum Numbered {
 
 impl LedgerMetrics {
     pub(super) fn registered(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        metrics.register(registry);
+        let metrics = Self {
+            pool_addresses: metric(
+                registry,
+                "tenure_whereabouts_pool_addresses",
+                "Addresses of a range that all nodes share, by state",
+            ),
+            slice_addresses: metric(
+                registry,
+                "tenure_whereabouts_slice_addresses",
+                "Addresses of a node's slice, by state, as its ledger says",
+            ),
+            slices: metric(registry, "tenure_whereabouts_slices", "Slices of a NodeSlicePool by state"),
+            suspects: metric(
+                registry,
+                "tenure_whereabouts_suspects",
+                "Records and reservations that nobody seems to use",
+            ),
+            released: metric(
+                registry,
+                "tenure_whereabouts_released",
+                "Records and reservations released because nobody used them",
+            ),
+            counted: Mutex::default(),
+        };
+        for kind in ["record", "reservation"] {
+            metrics.released(kind, 0);
+        }
         metrics
     }
 
-    fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "tenure_whereabouts_pool_addresses",
-            "Addresses of a range that all nodes share, by state",
-            self.pool_addresses.clone(),
-        );
-        registry.register(
-            "tenure_whereabouts_slice_addresses",
-            "Addresses of a node's slice, by state, as its ledger says",
-            self.slice_addresses.clone(),
-        );
-        registry.register(
-            "tenure_whereabouts_slices",
-            "Slices of a NodeSlicePool by state",
-            self.slices.clone(),
-        );
-        registry.register(
-            "tenure_whereabouts_suspects",
-            "Records and reservations that nobody seems to use",
-            self.suspects.clone(),
-        );
-        registry.register(
-            "tenure_whereabouts_released",
-            "Records and reservations released because nobody used them",
-            self.released.clone(),
-        );
-        for kind in ["record", "reservation"] {
-            self.released(kind, 0);
-        }
-    }
-
     fn released(&self, kind: &str, count: u64) {
-        self.released.get_or_create(&vec![("kind", kind.to_owned())]).inc_by(count);
+        self.released.get_or_create(&labels([("kind", kind)])).inc_by(count);
     }
 
     fn observe(&self, ledgers: &Ledgers, leads: bool, suspects: usize) {
@@ -142,8 +136,8 @@ impl LedgerMetrics {
             return;
         };
         let numbered = if let Some(node) = ledger.node() {
-            let labels =
-                vec![("pool", network(ledger)), ("node", node.to_owned()), ("slice", range.to_string())];
+            let slice = range.to_string();
+            let labels = labels([("pool", &network(ledger)), ("node", node), ("slice", &slice)]);
             self.slice_addresses.count(&labels, &range, ledger.used);
             Numbered::Slice(labels)
         } else {
@@ -154,9 +148,9 @@ impl LedgerMetrics {
         counted.ledgers.insert(name.clone(), numbered);
     }
 
-    /// An object of a shared range came, or is gone.
+    /// An object of a shared range was added or removed.
     fn share(&self, counted: &mut Counted, pool: &str, came: Option<Cidr>, used: u64) {
-        let labels = |range: &Cidr| vec![("pool", pool.to_owned()), ("range", range.to_string())];
+        let labels = |range: &Cidr| labels([("pool", pool), ("range", &range.to_string())]);
         let Some(range) = came.or_else(|| counted.shared.get(pool).map(|shared| shared.0)) else { return };
         let shared = counted.shared.entry(pool.to_owned()).or_insert((range, 0, 0));
         let of = labels(&shared.0);
@@ -179,7 +173,7 @@ impl LedgerMetrics {
         let slices = slices.unwrap_or_default();
         let free = slices.iter().filter(|slice| slice.node_name.is_empty()).count();
         for (state, count) in [("assigned", slices.len() - free), ("free", free)] {
-            let labels = vec![("pool", name.to_owned()), ("state", state.to_owned())];
+            let labels = labels([("pool", name), ("state", state)]);
             if pool.is_some() {
                 self.slices.get_or_create(&labels).set(float(count as u128));
             } else {
@@ -255,12 +249,15 @@ mod tests {
 
     use super::*;
 
-    fn text(metrics: &LedgerMetrics, ledgers: &Ledgers) -> String {
-        metrics.observe(ledgers, true, 0);
+    fn registered() -> (LedgerMetrics, Registry) {
         let mut registry = Registry::default();
-        metrics.register(&mut registry);
+        (LedgerMetrics::registered(&mut registry), registry)
+    }
+
+    fn text((metrics, registry): &(LedgerMetrics, Registry), ledgers: &Ledgers) -> String {
+        metrics.observe(ledgers, true, 0);
         let mut text = String::new();
-        encode(&mut text, &registry).unwrap();
+        encode(&mut text, registry).unwrap();
         let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         lines.sort_unstable();
         lines.join("\n")
@@ -277,11 +274,10 @@ mod tests {
 
     #[test]
     fn counting_what_has_changed_gives_what_counting_everything_gives() {
-        let (mut ledgers, metrics) = (Ledgers::default(), LedgerMetrics::default());
+        let (mut ledgers, metrics) = (Ledgers::default(), registered());
         ledgers.pools.finish();
         ledgers.slices.finish();
-        let check =
-            |ledgers: &Ledgers| assert_eq!(text(&metrics, ledgers), text(&LedgerMetrics::default(), ledgers));
+        let check = |ledgers: &Ledgers| assert_eq!(text(&metrics, ledgers), text(&registered(), ledgers));
         check(&ledgers);
         ledgers.pools.apply(ledger("10.0.0.0-23", "10.0.0.0/23", None, 3, 1));
         ledgers.pools.apply(ledger("10.0.0.0-23.1", "10.0.0.0/23", None, 2, 2));
@@ -301,7 +297,7 @@ mod tests {
         ledgers.pools.remove("a-10.1.0.0-26", "a-10.1.0.0-26");
         ledgers.slices.remove("net", "net");
         check(&ledgers);
-        metrics.observe(&ledgers, false, 0);
+        metrics.0.observe(&ledgers, false, 0);
         check(&ledgers);
         ledgers.pools.remove("10.0.0.0-23", "10.0.0.0-23");
         check(&ledgers);

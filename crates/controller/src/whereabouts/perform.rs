@@ -1,4 +1,5 @@
-//! Writing Whereabouts' objects. What takes something away from somebody looks, live, whether it still is as it was planned.
+//! Writes Whereabouts' objects. A write that takes something from somebody first reads live whether it still is as
+//! planned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ use tenure_ipam::ledger::Offsets;
 use tenure_whereabouts::ledger::{Act, Network, Outcome as Written, PoolId, Request, Spread, State};
 use tenure_whereabouts::reconcile::{LivingPod, named_address};
 use tenure_whereabouts::slices::{
-    identify, is_asked_for, is_sliced, network_of, network_of_ledger, open_beside, see,
+    Given, identify, is_asked_for, is_sliced, network_of, network_of_ledger, open_beside, retold, see,
 };
 
 use super::write::{LedgerWrite, Rest};
@@ -30,7 +31,7 @@ use crate::part::Perform;
 use crate::pods::living;
 use crate::write::{At, Operation, of};
 
-/// So many reads are under way at once.
+/// How many reads run at the same time.
 const READS: usize = 16;
 
 /// Reads and writes Whereabouts' objects through one client.
@@ -79,7 +80,7 @@ impl LedgerApi {
             }
             LedgerWrite::Slices { pool, gone, left, .. } => self.write_slices(pool, gone, left).await,
             LedgerWrite::ChangeSlices { pool, change, gone, left, .. } => {
-                // What it has given away before was closed before, and stays so.
+                // What it gave away before was sealed before, and stays so.
                 if let Some(objection) = self.objection(gone, left).await? {
                     return Ok(objection);
                 }
@@ -92,6 +93,9 @@ impl LedgerApi {
                 }
                 delete(&self.slices, pool).await
             }
+            LedgerWrite::Tell { ledger } => create(&self.ledgers, ledger).await,
+            LedgerWrite::Retell { pool, id, given } => self.retell(pool, id, given.as_ref()).await,
+            LedgerWrite::Untell { pool } => delete(&self.ledgers, pool).await,
             LedgerWrite::Read { pool } => Ok(match self.ledgers.get_opt(&pool.name).await? {
                 Some(there) => (Outcome::Done, Some(Observation::is(there))),
                 None => (Outcome::Done, Some(Observation::gone::<IPPool>(pool.clone()))),
@@ -131,7 +135,7 @@ impl LedgerApi {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Whether an object's range is cut, live.
+    /// Whether an object's range is divided, live.
     async fn is_sliced(&self, name: &str) -> Result<bool, kube::Error> {
         let Some(object) = self.ledgers.get_opt(name).await? else { return Ok(false) };
         let network = network_of_ledger(&object);
@@ -147,7 +151,8 @@ impl LedgerApi {
         Ok(is_sliced(&PoolId::shared(&network, range), &pools, &owned))
     }
 
-    /// An object by which somebody can take an address of what the pool is about to give away for the first time, live.
+    /// An object through which somebody could take an address that the pool is about to give away for the first time,
+    /// live.
     async fn is_open_beside(&self, pool: &NodeSlicePool) -> Result<Option<IPPool>, kube::Error> {
         let has_given = |pool: &NodeSlicePool| {
             let slices = pool.status.iter().flat_map(|status| &status.allocations);
@@ -184,7 +189,8 @@ impl LedgerApi {
         settle(&self.slices, &At { name, uid, version }, written, Observation::gone::<NodeSlicePool>).await
     }
 
-    /// Why slices must not be taken from these nodes: one of them lives, or one of these ledgers, which nodes have left, is in use.
+    /// Why slices must not be taken from these nodes: one of them lives, or one of these ledgers of former owners is
+    /// in use.
     async fn objection(
         &self,
         gone: &[String],
@@ -193,7 +199,7 @@ impl LedgerApi {
         if !gone.is_empty() && self.lives_any(gone).await? {
             return Ok(Some((Outcome::Superseded, None)));
         }
-        // A node that was taking its slice while it was taken away said so first.
+        // A node that took its slice while it was taken away said so first.
         for name in left {
             if let Some(there) = self.ledgers.get_opt(name).await?
                 && State::of(&there) == State::Owned
@@ -204,7 +210,7 @@ impl LedgerApi {
         Ok(None)
     }
 
-    /// Whether any of these nodes is there after all and in service, or has pods that live.
+    /// Whether any of these nodes exists after all and is in service, or has living pods.
     async fn lives_any(&self, names: &[String]) -> Result<bool, kube::Error> {
         let reads = stream::iter(names.to_vec()).map(|name| {
             let client = self.client.clone();
@@ -217,7 +223,7 @@ impl LedgerApi {
     /// Whether an attachment definition asks for this pool, live.
     async fn is_asked_for(&self, name: &str) -> Result<bool, kube::Error> {
         let attachments: Api<Read<NetworkAttachmentDefinition>> = Api::all(self.client.clone());
-        // One that cannot be read asks for nothing.
+        // A definition that cannot be read asks for nothing.
         let all = every(&attachments, "").await?;
         let definitions: Vec<_> = all
             .objects
@@ -230,7 +236,7 @@ impl LedgerApi {
         Ok(pool.is_some_and(|pool| is_asked_for(&pool, &definitions, None)))
     }
 
-    /// Takes out records whose pods are gone, or still say what they said when they were suspected.
+    /// Removes records whose pods are gone, or are unchanged since they were suspected.
     async fn forget(
         &self,
         at: &At,
@@ -256,8 +262,8 @@ impl LedgerApi {
         self.take_out(at, network, unused, rest).await
     }
 
-    /// Takes records out of a ledger, where they still are what they were, and their reservations after them. The ledger says
-    /// that their addresses rest.
+    /// Removes records from a ledger where they are unchanged, then their reservations. The ledger lists their
+    /// addresses as cooling.
     pub(crate) async fn take_out(&self, at: &At, network: &str, unused: Vec<Request>, rest: Rest) -> Answer {
         let Some(pool) = self.ledgers.get_opt(&at.name).await? else {
             return Ok((Outcome::Superseded, Some(Observation::gone::<IPPool>(at.clone()))));
@@ -292,9 +298,9 @@ impl LedgerApi {
                 .delete(&unreserve.name, &DeleteParams::default().preconditions(exactly))
                 .await;
             match deleted {
-                // Whoever has it now is somebody else.
+                // Somebody else holds it now.
                 Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => {}
-                // What is left is found as a reservation that no record explains.
+                // What is left is found as a reservation without a record.
                 Err(error) => tracing::warn!(reservation = unreserve.name, %error, "deleting failed"),
                 Ok(_) => {}
             }
@@ -302,9 +308,9 @@ impl LedgerApi {
         Ok((outcome, observed))
     }
 
-    /// Whether the pod is gone or has ended; or else, whether it still says what it said when it was suspected.
+    /// Whether the pod is gone or has ended; otherwise, whether it is unchanged since it was suspected.
     async fn is_unused(&self, podref: &str, known: Option<&LivingPod>) -> Result<bool, kube::Error> {
-        // Nobody can ask for a pod that is named like this, so there is none.
+        // No pod can have such a name, so there is none.
         let Some((namespace, name)) =
             podref.split_once('/').filter(|(ns, name)| is_name(ns) && is_name(name))
         else {
@@ -319,7 +325,16 @@ impl LedgerApi {
         })
     }
 
-    /// Marks the ledger of a missing node, or takes the mark off.
+    /// Tells a node in a ledger that it has the slice, or that it has it no more.
+    async fn retell(&self, pool: &At, id: &PoolId, given: Option<&Given>) -> Answer {
+        let mut metadata = retold(id, given).map_err(|error| kube::Error::Service(Box::new(error)))?;
+        metadata["resourceVersion"] = json!(pool.version);
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        let written = self.ledgers.patch(&pool.name, &PatchParams::default(), &patch).await;
+        settle(&self.ledgers, pool, written, Observation::gone::<IPPool>).await
+    }
+
+    /// Marks the ledger of a missing node, or removes the mark.
     async fn mark_ledger(&self, pool: &At, node: &str, mark: Option<&str>) -> Answer {
         if mark.is_some() && node_is_in_use(&self.client, node).await? {
             return Ok((Outcome::Superseded, None));
@@ -330,7 +345,8 @@ impl LedgerApi {
         settle(&self.ledgers, pool, written, Observation::gone::<IPPool>).await
     }
 
-    /// Releases the ledger of a node that is missing or out of service, or takes its mark off if somebody can use it after all.
+    /// Releases the ledger of a node that is missing or out of service, or removes its mark if somebody can use it
+    /// after all.
     async fn release_ledger(&self, pool: &At, node: &str) -> Answer {
         if is_in_use_out_of_service(&self.client, node, None).await? {
             let (_, observed) = self.mark_ledger(pool, node, None).await?;

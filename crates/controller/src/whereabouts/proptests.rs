@@ -1,5 +1,5 @@
-//! A plan of what has changed is the plan of everything, whatever happens in whichever order: also where the former asks tables of slices
-//! and the latter walks all slices.
+//! An incremental plan equals a full one, whatever happens in whichever order, even though the former uses tables of
+//! slices and the latter walks all slices.
 
 mod model;
 
@@ -19,7 +19,7 @@ use model::{Server, config};
 
 const NODES: [&str; 5] = ["a", "b", "c", "net-d", "e"];
 const PODS: [&str; 4] = ["p", "q", "r", "s"];
-/// Ranges that all nodes share, some of which overlap others and what is cut.
+/// Ranges that all nodes share; some overlap others and divided ranges.
 const SHARED: [(&str, &str); 5] = [
     ("", "10.0.0.0/24"),
     ("", "10.0.0.0/25"),
@@ -38,7 +38,7 @@ enum Op {
     Undefine(usize),
     /// A node writes the ledger of a slice that it has.
     Own(usize, usize, usize, usize, bool),
-    /// Records of a range that all nodes share, or of a node's that only its name says.
+    /// Records of a shared range, or of a node that only the object's name tells.
     Share(usize, usize, usize),
     Stray(usize, usize, usize),
     LedgerGone(usize),
@@ -51,10 +51,10 @@ enum Op {
     /// Pods are not watched any more.
     Blind,
     Need(usize, usize, bool),
-    /// Somebody else gives a slice to a node, who may have one already.
+    /// Somebody else assigns a slice to a node, which may have one already.
     Meddle(usize, usize, usize),
     Pass(u64),
-    /// The first so many writes are done.
+    /// The first writes, this many, are done.
     Write(usize),
 }
 
@@ -84,7 +84,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What definitions say.
+/// The configurations of definitions.
 fn says(name: &str, what: usize) -> String {
     match what {
         0 => config(name, json!({"range": "10.0.0.0/24", "node_slice_size": "/26"})),
@@ -205,7 +205,7 @@ impl Run {
     }
 }
 
-/// The write of a whole pool where a change of some slices was planned.
+/// The write of a whole pool in place of a change of some slices.
 fn whole(write: &Write, world: &World) -> Option<LedgerWrite> {
     write.of::<LedgerWrite>().map(|write| write.clone().whole(world))
 }
@@ -216,7 +216,7 @@ fn records(pods: usize) -> Vec<(u8, &'static str)> {
     (0..count).map(|at| (u8::try_from(at).unwrap() + 2, PODS[(pods / 4 + at) % PODS.len()])).collect()
 }
 
-/// What was planned on the way.
+/// What was planned meanwhile.
 fn run(deaf: Option<Deaf>, ops: &[Op]) -> BTreeSet<&'static str> {
     let mut run = Run::new(deaf);
     let verbs = |op| {
@@ -226,7 +226,7 @@ fn run(deaf: Option<Deaf>, ops: &[Op]) -> BTreeSet<&'static str> {
     ops.iter().flat_map(verbs).collect()
 }
 
-/// As many runs, always the same.
+/// This many runs, always the same.
 fn runs(count: usize) -> impl Iterator<Item = Vec<Op>> {
     let mut runner = TestRunner::deterministic();
     let ops = prop::collection::vec(op(), 1..80);
@@ -250,7 +250,7 @@ fn a_planner_that_does_not_hear_of_some_changes_is_found() {
     }
 }
 
-/// What a change of some slices does.
+/// The effect of a change of some slices.
 fn changes(write: &Write) -> Vec<&'static str> {
     let Some(LedgerWrite::ChangeSlices { change, gone, .. }) = write.of() else { return Vec::new() };
     let kinds = change.slices.iter().map(|edit| match (edit.before.as_str(), edit.after.as_str()) {
@@ -295,7 +295,9 @@ fn the_runs_lead_to_every_kind_of_write() {
         "mark_ledger",
         "read",
         "slices",
+        "tell",
         "unreserve",
+        "untell",
     ];
     assert_eq!(verbs.into_iter().collect::<Vec<_>>(), all);
 }

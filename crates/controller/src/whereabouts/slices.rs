@@ -6,6 +6,7 @@
 mod groups;
 mod leaving;
 mod living;
+mod telling;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use crate::write::At;
 use groups::{Found, Groups, Member};
 use leaving::{Leaving, LeftSlices};
 use living::Living;
+use telling::Telling;
 
 /// A pool is written at most this often.
 const PACE: Duration = Duration::from_secs(1);
@@ -50,6 +52,7 @@ pub(super) struct SlicePlanner {
     /// What claims need.
     floating: BTreeMap<String, Floating>,
     left: LeftSlices,
+    telling: Telling,
     #[cfg(test)]
     pub(super) tables: Tables,
 }
@@ -79,6 +82,7 @@ impl SlicePlanner {
             events: Vec::new(),
             floating: BTreeMap::new(),
             left: LeftSlices::default(),
+            telling: Telling::default(),
             #[cfg(test)]
             tables: Tables::Asked,
         }
@@ -123,6 +127,7 @@ impl SlicePlanner {
                 None => writes.extend(self.plan_group(inputs, &found)),
             }
         }
+        writes.extend(self.telling.plan(world, &self.groups));
         writes
     }
 
@@ -165,7 +170,8 @@ impl SlicePlanner {
         }
         for name in &of_pools {
             let pool = slices.get(name);
-            let difference = self.groups.note_pool(name, pool, definitions, &self.living.nodes);
+            let mut difference = self.groups.note_pool(name, pool, definitions, &self.living.nodes);
+            self.telling.note(std::mem::take(&mut difference.slices));
             for node in self.living.note_slices(difference) {
                 of_ledgers.extend(index.ledgers_of(&node).cloned());
             }
@@ -176,7 +182,11 @@ impl SlicePlanner {
             let seen = ledger
                 .and_then(|ledger| see_one(&ledger.pool, &index.network_names, &is_node, || ledger.span));
             let owned = ledger.is_some_and(|ledger| ledger.state() == State::Owned);
-            self.groups.note_ledger(name, seen, owned);
+            self.telling.note(self.groups.note_ledger(name, seen, owned));
+        }
+        // Whoever is not there is told nothing.
+        for node in &changes.nodes {
+            self.telling.note(self.groups.slices_of(node));
         }
     }
 

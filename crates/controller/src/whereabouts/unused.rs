@@ -1,10 +1,10 @@
-//! What nobody uses any more: records and reservations whose pods are gone, and ledgers of nodes that are.
+//! Unused records and reservations whose pods are gone, and ledgers of nodes that are gone.
 //!
-//! Ledgers of nodes that live are left alone: the node's agent writes them. Those of missing nodes go by the rule of
-//! [`crate::release`]: two observations, a rest between them, and a mark that the node's agent removes if it lives.
+//! Ledgers of living nodes are left alone: the node's agent writes them. Those of missing nodes are released by the
+//! rule of [`crate::release`]: two observations with time between them, and a mark that a living agent removes.
 //!
-//! A plan looks at the pods that changed or that a changed record or reservation names, at the ledgers that changed or whose node
-//! did, and at what is due.
+//! A plan looks at pods that changed or that a changed record or reservation names, at ledgers that changed or whose
+//! node did, and at what is due.
 
 mod records;
 
@@ -29,24 +29,24 @@ use crate::world::World;
 use crate::write::At;
 use records::{Records, reservations};
 
-/// So many records of one ledger go with one write: each of their pods is looked at.
+/// How many records of one ledger one write removes: each of their pods is read.
 const AT_ONCE: usize = 128;
 
-/// Plans what goes.
+/// Plans releases.
 #[derive(Debug)]
 pub(super) struct UnusedPlanner {
     reconciler: Reconciler,
     records: Records,
-    /// Whether `records` has everything.
+    /// Whether `records` is complete.
     knows: bool,
     pods: Cursor,
     reservations: Cursor,
-    /// What has been suspect for long enough, by pod.
+    /// What has been suspect long enough, by pod.
     due: BTreeMap<Arc<str>, Unused>,
     gone: Releases,
-    /// Ledgers of nodes about which something was planned.
+    /// Nodes' ledgers with planned writes.
     again: Names,
-    /// How long what is freed rests.
+    /// How long freed addresses cool.
     rest: Duration,
 }
 
@@ -65,7 +65,7 @@ impl UnusedPlanner {
         }
     }
 
-    /// The writes that release what nobody uses.
+    /// The writes that release unused records.
     pub(super) fn plan(&mut self, inputs: Inputs<'_>) -> Vec<LedgerWrite> {
         let Inputs { world, changes, now, .. } = inputs;
         let mut writes = Vec::new();
@@ -74,7 +74,7 @@ impl UnusedPlanner {
             writes.extend(self.forget(world, now));
             writes.extend(self.unreserve(world));
         } else {
-            // What was seen before pods were out of sight is no first look.
+            // Observations from before pods were out of sight do not count as a first look.
             self.knows = false;
             self.due.clear();
             self.reconciler.forget();
@@ -90,19 +90,19 @@ impl UnusedPlanner {
         self.reconciler.suspects()
     }
 
-    /// When to look again even if nothing is heard until then.
+    /// When to look again without an event.
     pub(super) fn next(&self) -> Option<Timestamp> {
         [self.reconciler.next(), self.gone.next()].into_iter().flatten().min()
     }
 
-    /// Looks at the pods that something has changed about, or at all.
+    /// Looks at the pods for which something changed, or at all.
     fn look(&mut self, Inputs { world, index, changes, now }: Inputs<'_>) {
         let pods = world.ledgers().pods.changed(&mut self.pods);
         let reserved = world.ledgers().reservations.changed(&mut self.reservations);
         let mut look: Names = self.reconciler.due(now).map(Arc::from).collect();
         match (pods, reserved) {
             (Changed::Keys(pods), Changed::Keys(reserved)) if self.knows && !changes.all => {
-                // One that was read because its node is gone has not changed since it was last heard of.
+                // A ledger that was read because its node is gone has not changed since it was last reported.
                 for name in changes.ledgers.iter().chain(&self.again) {
                     let ours = world.ledgers().pools.get(name).filter(|ledger| is_ours(world, index, ledger));
                     self.records.note_ledger(name, ours.map(|ledger| &ledger.pool));
@@ -137,7 +137,7 @@ impl UnusedPlanner {
         }
     }
 
-    /// Records that have been suspect for long enough and are still there, ledger by ledger.
+    /// Records that have been suspect long enough and still exist, by ledger.
     fn forget(&self, world: &World, now: Timestamp) -> Vec<LedgerWrite> {
         let mut by_object: BTreeMap<&str, Vec<Request>> = BTreeMap::new();
         for request in self.due.values().flat_map(|unused| &unused.records) {
@@ -178,7 +178,8 @@ impl UnusedPlanner {
         due.collect()
     }
 
-    /// Ledgers of missing nodes: read where their records are not known, marked, and deleted after the rest when they are empty.
+    /// Ledgers of missing nodes: read if their records are not known, marked, and deleted after the waiting time when
+    /// they are empty.
     fn of_gone_nodes(&mut self, world: &World, changes: &Changes, now: Timestamp) -> Vec<LedgerWrite> {
         let mut look = std::mem::take(&mut self.again);
         if changes.all {
@@ -214,7 +215,7 @@ impl UnusedPlanner {
         if !matches!(ledger.state(), State::Owned | State::Unique) {
             return None;
         }
-        // One that an administrator has declared out of service needs no mark and no rest.
+        // A node that is declared out of service needs no mark and no waiting time.
         let step = match world.nodes().get(node) {
             Some(_) => Step::Release,
             None => self.gone.step(&ledger.key(), mark, now),
@@ -231,14 +232,14 @@ impl UnusedPlanner {
     }
 }
 
-/// Whether the record that is to be released is still what it was.
+/// Whether the record to release is unchanged.
 fn is_there(world: &World, request: &Request) -> bool {
     let Act::Forget { object, key, record } = &request.act else { return false };
     let known = world.ledgers().pools.get(object).and_then(|it| it.pool.spec.allocations.get(key));
     known == Some(record)
 }
 
-/// Whether the controller may write a ledger: all but those of nodes that live.
+/// Whether the controller may write a ledger: all but those of living nodes.
 fn is_ours(world: &World, index: &Index, ledger: &Ledger) -> bool {
     let lives = |node: &str| world.lives(node);
     let of = || identify(&ledger.pool, &index.network_names, &lives).map(|id| id.node);

@@ -1,17 +1,17 @@
-//! What the controller writes of Whereabouts' ranges.
+//! Writes of Whereabouts' ranges.
 //!
-//! All are compare-and-swaps but the creations, whose names are the lock: a `NodeSlicePool` is written at the version that
-//! was read, a mark or a change of some slices tests the version, a record goes by a patch that tests that it still is what it was, and whatever is
-//! deleted is deleted by its UID. What takes something away from somebody looks again, live, before it does.
+//! All are compare-and-swaps except creations, whose names are the lock. A `NodeSlicePool` is written at the version
+//! that was read, a mark or a change of some slices tests the version, a record is removed by a patch that tests its
+//! value, and a deletion names the UID. A write that takes something from somebody first reads live.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_api::whereabouts::{IPPool, NodeSlicePool};
 use tenure_handles::Timestamp;
-use tenure_whereabouts::ledger::{Mark, Request};
+use tenure_whereabouts::ledger::{Mark, PoolId, Request};
 use tenure_whereabouts::reconcile::LivingPod;
-use tenure_whereabouts::slices::{Event, SliceChange};
+use tenure_whereabouts::slices::{Event, Given, SliceChange, retell};
 
 use super::events;
 use crate::events::Note;
@@ -21,11 +21,11 @@ use crate::write::{At, Operation};
 /// The name of the part.
 pub(super) const PART: &str = "whereabouts";
 
-/// How a range is divided into slices is in several objects: whether a range is open for all is one, who has which slice of it another, and
-/// each is decided by a live look at the other.
+/// How a range is divided is stored in several objects: whether it is open for all in one, and who has which slice in
+/// another. Each is decided by a live read of the other.
 pub(crate) const DIVISIONS: &str = "divisions";
 
-/// Addresses that are freed rest.
+/// Freed addresses cool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// From when.
@@ -37,31 +37,31 @@ pub struct Rest {
 /// One write to Whereabouts' objects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LedgerWrite {
-    /// Makes the object of a whole range that is cut, so that nobody takes an address beside the slices.
+    /// Creates the object of a whole divided range, so that nobody takes an address outside the slices.
     Guard {
         /// The object: empty, and sealed.
         pool: Box<IPPool>,
     },
-    /// Changes what an object's writers have agreed on.
+    /// Changes what the writers of an object have agreed on.
     Mark {
         /// The object.
         pool: At,
         /// The change.
         mark: Mark,
     },
-    /// Makes a `NodeSlicePool`, or changes it at the version that it has.
+    /// Creates a `NodeSlicePool`, or changes it at its current version.
     Slices {
-        /// As it is to be.
+        /// The desired pool.
         pool: Box<NodeSlicePool>,
-        /// Nodes that lose their slice because they are gone: a live look has to confirm it.
+        /// Nodes that lose their slice because they are gone, as a live read has to confirm.
         gone: Vec<String>,
-        /// Ledgers of nodes that have left slices: one of them that is there again, as a live look has to show, and hands out
-        /// keeps its slice from others.
+        /// Ledgers of former owners of slices: one that exists again and assigns, as a live read has to show, keeps
+        /// its slice.
         left: Vec<String>,
-        /// What people are told when it is written.
+        /// The events of the write.
         events: Vec<Event>,
     },
-    /// Changes some slices of a `NodeSlicePool` that has given slices away before, at the version that it has.
+    /// Changes some slices of a `NodeSlicePool` that has assigned slices before, at its current version.
     ChangeSlices {
         /// The pool.
         pool: At,
@@ -74,9 +74,28 @@ pub enum LedgerWrite {
         /// As above.
         events: Vec<Event>,
     },
-    /// Deletes a `NodeSlicePool` that, as a live look has to confirm, nobody asks for.
+    /// Deletes a `NodeSlicePool` that nobody asks for, as a live read has to confirm.
     DropSlices {
         /// The pool.
+        pool: At,
+    },
+    /// Creates the ledger of a node's slice, which tells the node that it has the slice.
+    Tell {
+        /// The ledger, without records.
+        ledger: Box<IPPool>,
+    },
+    /// Tells a node that it has the slice of a ledger, or that it has it no more.
+    Retell {
+        /// The ledger.
+        pool: At,
+        /// The slice.
+        id: PoolId,
+        /// What the node is told; `None` if the slice is withdrawn.
+        given: Option<Given>,
+    },
+    /// Deletes the ledger of a slice that its node has no more, and in which the node has said nothing.
+    Untell {
+        /// The ledger.
         pool: At,
     },
     /// Reads the records of a ledger whose node is gone.
@@ -84,20 +103,20 @@ pub enum LedgerWrite {
         /// The ledger.
         pool: At,
     },
-    /// Takes records out of a ledger whose pods, as live looks have to confirm, do not use them.
+    /// Removes records from a ledger whose pods do not use them, as live reads have to confirm.
     Forget {
         /// The ledger.
         pool: At,
-        /// The network that it is of.
+        /// Its network.
         network: String,
         /// The records.
         records: Vec<Request>,
-        /// The pods of these records that live, and what was known of them.
+        /// The living pods of these records, and what was known of them.
         pods: BTreeMap<String, LivingPod>,
-        /// How long what is freed rests.
+        /// How long freed addresses cool.
         rest: Rest,
     },
-    /// Deletes a reservation that no record explains.
+    /// Deletes a reservation without a record.
     Unreserve {
         /// The reservation.
         reservation: At,
@@ -106,18 +125,18 @@ pub enum LedgerWrite {
         /// The pod, if it lives, and what was known of it.
         pod: Option<LivingPod>,
     },
-    /// Notes on a ledger that its node is missing, provided that live reads confirm it and show no pod that lives there; or takes
-    /// the note off.
+    /// Marks a ledger whose node is missing, if live reads confirm it and show no living pod there; or removes the
+    /// mark.
     MarkLedger {
         /// The ledger.
         pool: At,
         /// The node.
         node: String,
-        /// Since when; nothing to take it off.
+        /// Since when; `None` to remove it.
         mark: Option<String>,
     },
-    /// Deletes the empty ledger of a node, provided that live reads confirm that the node is missing, or out of service, and
-    /// show no pod that lives there.
+    /// Deletes the empty ledger of a node, if live reads confirm that the node is missing or out of service, and show
+    /// no living pod there.
     DropLedger {
         /// The ledger.
         pool: At,
@@ -137,6 +156,8 @@ impl Operation for LedgerWrite {
             Self::Mark { .. } => "mark",
             Self::Slices { .. } | Self::ChangeSlices { .. } => "slices",
             Self::DropSlices { .. } => "drop_slices",
+            Self::Tell { .. } | Self::Retell { .. } => "tell",
+            Self::Untell { .. } => "untell",
             Self::Read { .. } => "read",
             Self::Forget { .. } => "forget",
             Self::Unreserve { .. } => "unreserve",
@@ -147,8 +168,10 @@ impl Operation for LedgerWrite {
 
     fn subject(&self) -> &str {
         match self {
-            // What does not exist yet has only its name.
-            Self::Guard { pool } => pool.metadata.name.as_deref().unwrap_or_default(),
+            // An object that does not exist yet has only a name.
+            Self::Guard { pool: object } | Self::Tell { ledger: object } => {
+                object.metadata.name.as_deref().unwrap_or_default()
+            }
             Self::Slices { pool, .. } => {
                 let id = pool.metadata.uid.as_deref().or(pool.metadata.name.as_deref());
                 id.unwrap_or_default()
@@ -156,6 +179,8 @@ impl Operation for LedgerWrite {
             Self::Mark { pool: at, .. }
             | Self::ChangeSlices { pool: at, .. }
             | Self::DropSlices { pool: at }
+            | Self::Retell { pool: at, .. }
+            | Self::Untell { pool: at }
             | Self::Read { pool: at }
             | Self::Forget { pool: at, .. }
             | Self::Unreserve { reservation: at, .. }
@@ -181,9 +206,17 @@ impl Operation for LedgerWrite {
     }
 }
 
+impl LedgerWrite {
+    /// A ledger after this has told its node something; `None` if this tells nothing in a ledger that exists.
+    pub fn retell(&self, ledger: &IPPool) -> Option<IPPool> {
+        let Self::Retell { id, given, .. } = self else { return None };
+        retell(ledger, id, given.as_ref()).ok()
+    }
+}
+
 #[cfg(test)]
 impl LedgerWrite {
-    /// A change of some slices as the whole pool that it gives.
+    /// A change of some slices as a write of the whole pool.
     pub(super) fn whole(self, world: &World) -> Self {
         match self {
             Self::ChangeSlices { pool, change, gone, left, events } => {

@@ -1,7 +1,7 @@
-//! What parts know, by type. The world itself knows no dialect.
+//! The states of parts, by type. The world itself knows no dialect.
 //!
-//! There are about as many states as parts, so a linear search of a list is the fastest lookup. The list only grows: a reader of a
-//! state that nobody has written gets an empty one.
+//! There are about as many states as parts, so a linear search of a list is the fastest lookup. The list only grows:
+//! a reader of a state that nobody has written gets an empty one.
 
 use std::any::{Any, TypeId};
 use std::cell::OnceCell;
@@ -12,7 +12,7 @@ pub trait State: Any + Debug + Send {
     /// How often something of it has changed.
     fn changes(&self) -> u64;
 
-    /// The nodes that its objects belong to. The world remembers their deletion for as long as they are named here.
+    /// The nodes that its objects belong to. The world remembers the deletion of a node while it is named here.
     fn nodes(&self) -> Vec<&str> {
         Vec::new()
     }
@@ -44,16 +44,16 @@ impl States {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(super) fn get_mut<T: State + Default>(&mut self) -> &mut T {
         self.first::<T>();
-        // The cell has just been filled, so nobody ever gets the other one.
+        // The cell has just been filled, so this is unreachable.
         let Some(entry) = self.0.get_mut() else { return Box::leak(Box::default()) };
         let Entry { state, rest, .. } = entry.as_mut();
         (state.as_mut() as &mut dyn Any).downcast_mut().unwrap_or_else(|| rest.get_mut())
     }
 
-    /// The first entry, one of this type if there is none.
+    /// The first entry; creates one of this type if there is none.
     fn first<T: State + Default>(&self) -> &Entry {
         self.0.get_or_init(|| {
             Box::new(Entry { id: TypeId::of::<T>(), state: Box::<T>::default(), rest: Self::default() })

@@ -1,8 +1,8 @@
-//! By which interface answers leave, in pods with several: by the one that has the address that the connection was opened to,
-//! if that interface has a route to whoever opened it.
+//! The interface by which answers leave a pod with several interfaces: the one with the address that the connection
+//! was opened to, if it has a route to the peer.
 //!
-//! The pod's main table is one for all interfaces, and has one best way. So each interface gets a table with its own part of
-//! it, as Coil has them, and a rule leads answers from its addresses there. Only answers that an Egress for originated
+//! All interfaces share the pod's main table, which has one best route. So each interface gets a table with its own
+//! routes, as in Coil, and a rule leads answers from its addresses there. Only answers that an Egress for originated
 //! connections keeps out of tunnels get that far.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::policy::Rule;
 use crate::route::{self, Route};
 use crate::socket::{Error, Socket};
 
-/// The table of the first interface, less its number.
+/// The table of the first interface, minus its number.
 const FIRST_TABLE: u32 = 1000;
 
 /// An interface of a pod.
@@ -39,7 +39,7 @@ impl Interface {
     }
 }
 
-/// The interfaces of a pod that has several; none of one that has one, whose answers have no choice.
+/// The interfaces of a pod that has several; empty if it has one, because its answers have no choice.
 pub(super) fn interfaces(socket: &mut Socket) -> Result<Vec<Interface>, Error> {
     let links = Link::all(socket)?;
     let usual = links.into_iter().filter(|link| link.index != LOOPBACK && link.up && !devices::is_ours(link));
@@ -58,7 +58,7 @@ pub(super) fn interfaces(socket: &mut Socket) -> Result<Vec<Interface>, Error> {
     Ok(found)
 }
 
-/// The rules that lead answers of one family to the interfaces' tables. What has no way there goes the usual one.
+/// The rules that lead answers of one family to the interfaces' tables. What has no route there takes the usual one.
 pub(super) fn rules(interfaces: &[Interface], family: Family) -> Vec<Rule> {
     let to_table = |priority, table| {
         let rule = Rule::to_table(address_family(family), priority, table, PROTOCOL);
@@ -96,7 +96,7 @@ pub(super) fn routes(interfaces: &[Interface], family: Family) -> Vec<Route> {
     routes
 }
 
-/// What stays on the link is the main table's, which rules ask first.
+/// Routes to the link itself stay in the main table, which rules ask first.
 fn is_copied(route: &Route, family: Family) -> bool {
     let destination = route.destination.addr();
     let of_link = match destination {

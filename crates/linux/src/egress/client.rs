@@ -1,8 +1,8 @@
-//! The client's side: a plan becomes rules, routes and tunnels in a pod's namespace.
+//! The client's side: turns a plan into rules, routes and tunnels in a pod's namespace.
 //!
-//! It promises: what is there is looked at first, and only what differs from the plan is changed, in one batch, so that
-//! the same call sets up a new pod, follows a changed plan and repairs what somebody broke; a plan without a way out
-//! removes everything; traffic that a change is not about is not disturbed.
+//! It reads the current state first, and changes only what differs from the plan, in one batch. So the same call sets
+//! up a new pod, follows a changed plan, and repairs what somebody broke. A plan without an Egress removes
+//! everything. A change does not disturb unrelated traffic.
 //!
 //! ```text
 //!  pod's namespace, BPF datapath
@@ -14,7 +14,8 @@
 //!  eth0 ◀── program: decapsulate ── 10.96.7.7
 //! ```
 //!
-//! There is no device for tunnels: making a pair takes nearly as long as everything else together, and packets would pass it.
+//! There is no tunnel device: creating a pair takes nearly as long as everything else together, and packets would
+//! have to pass it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -41,10 +42,10 @@ use crate::socket::{self, Kind, Request, Socket};
 use crate::tc::{Filter, Side};
 use crate::{ethtool, nft, sysctl};
 
-/// A pod whose egress is not as planned.
+/// Why a pod's egress is not as planned.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The plan cannot be carried out by anyone.
+    /// The plan is invalid.
     #[error("plan of a pod's egress")]
     Plan(#[from] InvalidPlan),
     /// The pod's namespace cannot be entered.
@@ -58,7 +59,7 @@ pub enum Error {
         /// The interface.
         interface: String,
     },
-    /// The interface takes too small packets.
+    /// The interface's MTU is too small.
     #[error(
         "set up egress: interface {interface:?} has an MTU of {mtu}, of which a tunnel leaves too little; accepted: \
          {least} or more"
@@ -66,15 +67,15 @@ pub enum Error {
     Mtu {
         /// The interface.
         interface: String,
-        /// The largest packet that it takes.
+        /// Its MTU.
         mtu: u32,
-        /// What would be accepted.
+        /// What is accepted.
         least: u32,
     },
     /// The kernel refused a program.
     #[error("set up egress")]
     Program(#[from] LoadError),
-    /// The kernel's ports are not as planned.
+    /// The kernel's Foo-over-UDP ports cannot be changed.
     #[error("set up egress")]
     Ports(#[from] fou::Error),
     /// The interface's features could not be changed.
@@ -83,9 +84,9 @@ pub enum Error {
     /// The kernel refused something else.
     #[error("set up egress: {step}")]
     Kernel {
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
-        /// Why not.
+        /// The cause.
         source: socket::Error,
     },
     /// A parameter cannot be set.
@@ -94,7 +95,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What this failure means for the one who asked.
+    /// What this error means for the caller.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Namespace(source)
@@ -119,7 +120,7 @@ impl Error {
     }
 }
 
-/// Makes a pod's egress as planned. Says what was changed, in words; nothing if it was so already.
+/// Makes a pod's egress as planned. Returns what was changed, in words; empty if nothing was.
 pub fn apply(namespace: &NetNs, datapath: &mut Datapath, plan: &ClientPlan) -> Result<Vec<String>, Error> {
     let mut pod = Pod::open(namespace, plan)?;
     let mut changes = pod.difference(datapath)?;
@@ -139,7 +140,7 @@ struct Pod<'a> {
     socket: Socket,
 }
 
-/// What is to be done so that a pod is as planned.
+/// The changes that a pod needs.
 #[derive(Default)]
 struct Changes {
     /// The interface that tunnels go through.
@@ -147,13 +148,13 @@ struct Changes {
     /// The kernel's ports, and how they change.
     ports: Option<(Ports, Vec<Request>)>,
     requests: Vec<Request>,
-    /// Whether UDP is to be segmented before it goes into a tunnel. Where it is not, and client and gateway are on one
-    /// machine, programs at the other end take the packet out of the tunnel, and the kernel goes on to segment it as a
-    /// tunnel's, and loses it.
+    /// Whether UDP must be segmented before it enters a tunnel. Otherwise, if client and gateway are on one machine,
+    /// the programs at the other end decapsulate the packet, and the kernel then segments it as a tunnel packet, and
+    /// loses it.
     segment: bool,
-    /// Whether packets that answer are to be marked, if that changes.
+    /// Whether answering packets are to be marked, if that changes.
     mark_replies: Option<bool>,
-    /// Links that drop what comes back by another interface than it would leave by, and must not.
+    /// Links whose reverse path filter drops packets that arrive by another interface, and must not.
     strict: Vec<String>,
 }
 
@@ -192,7 +193,7 @@ impl<'a> Pod<'a> {
         } else {
             Vec::new()
         };
-        // Answers may come in by any of them.
+        // Answers may arrive by any of them.
         let mut loose: BTreeSet<&str> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
         let mut changes = Changes { interface: observed.interface.index, mark_replies, ..Changes::default() };
         let wanted = match &mut datapath.means {
@@ -220,8 +221,8 @@ impl<'a> Pod<'a> {
             changes.strict = self.namespace.run(|| strict_links(&loose))??;
         }
         changes.requests = wanted.difference(&observed);
-        // These two are not among the requests, so whoever made those may have been stopped before these.
-        // Where there are requests, it is not worth a question.
+        // These two are not part of the batch, so an earlier call may have been stopped before them. If there are
+        // requests anyway, no query is needed.
         changes.segment = !used.is_empty()
             && (!changes.requests.is_empty()
                 || ethtool::offloads_udp_segmentation(self.namespace, changes.interface)?);
@@ -258,7 +259,7 @@ impl<'a> Pod<'a> {
     }
 }
 
-/// A pod's own routes by its interface.
+/// A pod's own routes, by interface.
 pub(super) fn usual_routes(socket: &mut Socket, interface: u32) -> Result<Vec<Route>, Error> {
     let filter = route::Filter { table: MAIN_TABLE, protocol: None, link: Some(interface) };
     route::list(socket, filter).map_err(Error::kernel("look at the pod's own routes"))
@@ -280,8 +281,8 @@ pub(super) fn check_mtu(family: Family, interface: &Link) -> Result<(), Error> {
     })
 }
 
-/// Some hosts and runtimes switch IPv6 off on every new link. Whoever plans IPv6 wants it on for the tunnels, so a denied
-/// batch, which can be repeated, is tried once more with it on.
+/// Some hosts and runtimes turn IPv6 off on every new link. A plan with IPv6 needs it, so a batch that fails with a
+/// denial is tried once more with IPv6 on.
 pub(super) fn apply_with_ipv6(
     socket: &mut Socket,
     namespace: &NetNs,
@@ -296,7 +297,7 @@ pub(super) fn apply_with_ipv6(
     let result = match socket.apply(requests) {
         Err(error) if error.kind() == Kind::Denied => match namespace.run(switch_on) {
             Ok(Some(1..)) => socket.apply(requests),
-            // That was not it, or cannot be helped: the first refusal says it best.
+            // That was not the cause, or cannot be changed: the first error is the better one.
             _ => Err(error),
         },
         result => result,
@@ -304,7 +305,7 @@ pub(super) fn apply_with_ipv6(
     result.map_err(Error::kernel("change rules, routes and tunnels"))
 }
 
-/// Where the kernel drops what comes in by another interface than answers would leave by.
+/// Where the reverse path filter drops packets that arrive by another interface.
 fn strict_links(links: &BTreeSet<&str>) -> Result<Vec<String>, sysctl::Error> {
     let mut strict = Vec::new();
     for link in ["all"].into_iter().chain(links.iter().copied()) {
@@ -315,7 +316,7 @@ fn strict_links(links: &BTreeSet<&str>) -> Result<Vec<String>, sysctl::Error> {
     Ok(strict)
 }
 
-/// Tells the kernel not to.
+/// Turns that off.
 fn loosen(links: &[String]) -> Result<(), sysctl::Error> {
     for link in links {
         sysctl::set_of_link("ipv4", link, "rp_filter", "2")?;
@@ -323,7 +324,7 @@ fn loosen(links: &[String]) -> Result<(), sysctl::Error> {
     Ok(())
 }
 
-/// What a pod should have, by programs.
+/// The desired state of a pod with programs.
 fn by_programs(
     plan: &ClientPlan,
     used: &[Family],
@@ -367,11 +368,12 @@ fn by_programs(
     Ok(wanted)
 }
 
-/// What takes packets out of tunnels: from those that `from` says, or from any gateway if the pod has had others.
+/// The decapsulating program: for packets from `from`, or from any gateway if the pod has had others.
 ///
-/// The node of a client remembers a tunnel by its ports. If a Service gets another address, or a pod another Egress, and the
-/// gateway stays, the node takes what comes back for the old tunnel's as long as something comes, and has it come from the old
-/// address. Who has had others is told by what stands for them, and by the program that is there.
+/// The client's node tracks a tunnel by its ports. If a Service gets another address, or a pod another Egress, and
+/// the gateway stays, then the node takes returning packets for those of the old tunnel as long as any arrive, and
+/// translates them to the old address. Stand-ins of earlier gateways, and the attached program, tell that a pod has
+/// had others.
 fn receive(
     observed: &Observed,
     family: Family,
@@ -402,26 +404,26 @@ fn receive(
     Ok(strict)
 }
 
-/// The next hop to a gateway by the routes that a pod has without egress: the router of the longest one, or the gateway itself
-/// if it is on the link. A route that changes later is found with the next look.
+/// The next hop to a gateway by the pod's routes without egress: the router of the longest match, or the gateway
+/// itself if it is on the link. A route that changes later is found at the next look.
 fn next_hop(usual: &[Route], gateway: IpAddr) -> Option<IpAddr> {
     let ways = usual.iter().filter(|route| route.link.is_some() && route.destination.contains(&gateway));
     let best = ways.min_by_key(|route| (Reverse(route.destination.prefix_len()), route.metric))?;
     Some(best.gateway.unwrap_or(gateway))
 }
 
-/// The place of a program on the way into the interface that tunnels go through.
+/// The place of a program for packets that enter the tunnels' interface.
 pub(super) fn arriving(link: u32, family: Family, name: String) -> Filter {
     let priority = 5550 + u16::from(family.protocol());
     Filter { link, side: Side::Arriving, priority, protocol: family.ether_type(), name }
 }
 
-/// The place of a program on the way out of a tunnel's device.
+/// The place of a program for packets that leave a tunnel's device.
 pub(super) fn leaving(link: u32, family: Family, name: String) -> Filter {
     Filter { side: Side::Leaving, ..arriving(link, family, name) }
 }
 
-/// What a pod should have, by the kernel's own tunnels.
+/// The desired state of a pod with the kernel's own tunnels.
 pub(super) fn by_kernel(
     plan: &ClientPlan,
     used: &[Family],
@@ -444,7 +446,7 @@ pub(super) fn by_kernel(
             .map(|gateway| (*gateway, tunnel(Some(*gateway), plan.source_port(*gateway))))
             .collect();
         let spread = gateways.iter().any(|gateway| plan.source_port(*gateway) == SourcePort::PerFlow);
-        // As with programs, those who have had other gateways take what comes from any, and go on to.
+        // As with programs, pods that have had other gateways accept packets from any.
         let has_had = |link: &Link| {
             let tunnel = |gateway: &IpAddr| Tunnel { local, remote: Some(*gateway), port: SourcePort::Fixed };
             let is_of = |tunnel: Tunnel| match link.alias.as_deref() {
@@ -455,7 +457,7 @@ pub(super) fn by_kernel(
                 && !gateways.iter().any(|gateway| is_of(tunnel(gateway)))
         };
         if spread || observed.links.iter().any(has_had) {
-            // Answers come from the gateways' own addresses, and arrive where no route leads out.
+            // Answers come from the gateways' own addresses, which have no route out.
             tunnel(None, SourcePort::PerFlow);
             *loose = true;
         }

@@ -1,4 +1,4 @@
-//! Which of the two datapaths a kernel can do.
+//! Which of the two datapaths a kernel supports.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use crate::link::{self, LOOPBACK, Link};
 use crate::netns::{self, NetNs};
 use crate::socket;
 
-/// What carries egress on this machine, ready to be used.
+/// The datapath of this machine, ready for use.
 #[derive(Debug)]
 pub struct Datapath {
     pub(super) means: Means,
@@ -26,14 +26,14 @@ pub struct Datapath {
 pub(super) enum Means {
     /// The kernel's own Foo-over-UDP.
     Kernel,
-    /// Programs.
+    /// BPF programs.
     Bpf(Programs),
 }
 
-/// Why a kernel cannot do a datapath.
+/// Why a kernel does not support a datapath.
 #[derive(Debug, thiserror::Error)]
 pub enum Missing {
-    /// No namespace to try it in.
+    /// No namespace for the test.
     #[error("try Foo-over-UDP")]
     Namespace(#[from] netns::Error),
     /// No ports.
@@ -44,7 +44,7 @@ pub enum Missing {
     Tunnel {
         /// The tunnel's family.
         family: Family,
-        /// Why.
+        /// The cause.
         source: socket::Error,
     },
     /// No programs.
@@ -53,16 +53,16 @@ pub enum Missing {
     /// Neither.
     #[error("this kernel can do neither datapath of egress: {}; {}", chain(kernel), chain(bpf))]
     Both {
-        /// Why not by the kernel's own Foo-over-UDP.
+        /// Why not the kernel's own Foo-over-UDP.
         kernel: Box<Missing>,
-        /// Why not by programs.
+        /// Why not BPF programs.
         bpf: Box<Missing>,
     },
 }
 
 impl Datapath {
-    /// The kernel's own Foo-over-UDP where it has it, as it deals with more (path MTU of outer packets, their fragments);
-    /// programs where not.
+    /// Prefers the kernel's own Foo-over-UDP, which handles more (path MTU and fragments of outer packets); otherwise
+    /// BPF programs.
     pub fn detect() -> Result<Self, Missing> {
         let kernel = match Self::kernel() {
             Ok(datapath) => return Ok(datapath),
@@ -74,10 +74,9 @@ impl Datapath {
         }
     }
 
-    /// The kernel's own Foo-over-UDP, tried in a namespace that is gone afterwards. Modules that the machine has and nobody
-    /// loaded are loaded.
+    /// The kernel's own Foo-over-UDP, tested in a temporary namespace. Loads modules that exist and are not loaded.
     ///
-    /// Who may not make a namespace tries it where it is, and removes what it made.
+    /// Without the right to create a namespace, it tests in the current one, and removes what it created.
     pub fn kernel() -> Result<Self, Missing> {
         let (namespace, own) = match NetNs::make() {
             Err(netns::Error::Make(Errno::EPERM)) => (NetNs::current()?, true),
@@ -101,7 +100,7 @@ impl Datapath {
         tried.map(|()| Self { means: Means::Kernel, reason: "the kernel has Foo-over-UDP".to_owned() })
     }
 
-    /// Makes a tunnel of each family, and removes it.
+    /// Creates a tunnel of each family, and removes it.
     fn try_tunnels(namespace: &NetNs) -> Result<(), Missing> {
         let mut socket = namespace.socket()?;
         let interface = Link { index: LOOPBACK, mtu: 1500, ..Link::default() };
@@ -120,7 +119,7 @@ impl Datapath {
         Ok(())
     }
 
-    /// Programs, tried on a packet.
+    /// BPF programs, tested on a packet.
     pub fn bpf() -> Result<Self, Missing> {
         let programs = Programs::probe()?;
         Ok(Self { means: Means::Bpf(programs), reason: "asked for".to_owned() })
@@ -134,7 +133,7 @@ impl Datapath {
         }
     }
 
-    /// Why it is this one, in words.
+    /// Why this one, in words.
     pub fn reason(&self) -> &str {
         &self.reason
     }

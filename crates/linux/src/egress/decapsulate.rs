@@ -1,18 +1,18 @@
-//! The program that takes packets out of UDP packets: on the way into the interface that tunnels go through.
+//! The program that decapsulates UDP packets as they enter the tunnels' interface.
 //!
 //! ```text
 //! Ethernet │ outer IP │ UDP │ inner IP │ …     ──▶     Ethernet │ inner IP │ …     goes on, or arrives at another device
 //! ```
 //!
-//! What is not for the tunnel's port goes on as if there were no program. What is for it arrives, or is dropped: nothing
-//! of it is ever answered by the kernel. A fragment of an outer packet is not for anybody here.
+//! Packets for other ports are not changed. Packets for the tunnels' port are delivered or dropped; the kernel never
+//! answers them. Fragments of outer packets are dropped.
 //!
-//! A gateway's program keeps no list of clients. Whatever has the same source inside and outside comes out of the tunnel,
-//! and nftables decides who is a client; what has not goes on as it came, with a mark if its source is forged, and nftables
-//! counts and drops it. So a gateway that may not use BPF itself decides and counts all the same.
+//! A gateway's program has no list of clients. A packet with the same source inside and outside is decapsulated, and
+//! nftables decides who is a client. Any other packet goes on unchanged, with a mark if its source is forged, and
+//! nftables counts and drops it. So a gateway that may not use BPF itself still decides and counts.
 //!
-//! A packet that is to be segmented later stays one. The kernel still takes it for a tunnel's then: TCP survives that and
-//! UDP does not, which is why both ends segment UDP before it goes into a tunnel.
+//! A packet that is to be segmented later stays one packet. The kernel then still takes it for a tunnel packet: TCP
+//! survives that and UDP does not, so both ends segment UDP before it enters a tunnel.
 
 use std::net::IpAddr;
 
@@ -28,26 +28,26 @@ use Register::{R0, R1, R2, R3, R4, R6, R8, R9, R10};
 pub(super) struct Decapsulation<'a> {
     /// Of which packets.
     pub(super) family: Family,
-    /// The device that inner packets arrive at; without one they go on where they are.
+    /// The device at which inner packets arrive; without one they go on at the same interface.
     pub(super) device: Option<u32>,
     /// Who may send.
     pub(super) from: From<'a>,
 }
 
-/// Who may send, and what.
+/// Who may send, and to which address.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum From<'a> {
-    /// These gateways, to the address that the outer packet is for, too.
+    /// These gateways, to the address of the outer packet.
     Gateways(&'a [IpAddr]),
-    /// Any gateway: those that choose a port for each flow send from addresses of their own.
+    /// Any gateway: those with a source port per flow send from their own addresses.
     AnyGateway,
-    /// Anyone in its own name, to this address: a gateway's.
+    /// Anyone with its own source address, to this address of a gateway.
     Anyone(IpAddr),
 }
 
-/// The mark of packets to a gateway whose inner source is not the outer one.
+/// The mark of packets to a gateway whose inner source differs from the outer one.
 pub(super) const FORGED_MARK: u32 = 0x7465_6e66;
-/// Where a packet's mark is in what a program sees of it.
+/// The offset of a packet's mark in `__sk_buff`.
 const MARK: i16 = 8;
 
 // On the stack: the outer IP header with room for a small option header, and the UDP header with the inner IP header.
@@ -65,9 +65,9 @@ const NEXT_UDP: i32 = 17;
 const NEXT_OPTIONS: i32 = 60;
 
 impl Decapsulation<'_> {
-    /// The program.
+    /// Builds the program.
     ///
-    /// `R6` is the packet, `R8` the length of what is taken away, `R9` the outer congestion bits.
+    /// `R6` is the packet, `R8` the length to remove, `R9` the outer congestion bits.
     pub(super) fn assemble(&self) -> Assembler {
         let mut code = Assembler::default();
         let (pass, drop) = (code.label(), code.label());
@@ -99,7 +99,7 @@ impl Decapsulation<'_> {
         code
     }
 
-    /// Whether it is UDP over IPv4, without options and whole.
+    /// Checks for UDP over IPv4, without options and not fragmented.
     fn outer_v4(&self, code: &mut Assembler, pass: Label) {
         load(code, HeaderPosition::At(14), OUTER, self.family.header(), pass);
         code.load(Width::Byte, R1, R10, OUTER);
@@ -111,8 +111,8 @@ impl Decapsulation<'_> {
         code.jump_if(R1, Condition::NotEqual, 0, pass);
     }
 
-    /// Whether it is UDP over IPv6, after at most eight bytes of destination options: the kernel's own tunnels say in
-    /// them how many more tunnels are allowed, unless they are told not to.
+    /// Checks for UDP over IPv6, after at most eight bytes of destination options: by default the kernel's own
+    /// tunnels put the limit of further tunnels there.
     fn outer_v6(&self, code: &mut Assembler, pass: Label) {
         let udp = code.label();
         load(code, HeaderPosition::At(14), OUTER, self.family.header() + UDP, pass);
@@ -125,14 +125,14 @@ impl Decapsulation<'_> {
         code.mark(udp);
     }
 
-    /// Whether it is for the tunnels' port.
+    /// Checks for the tunnels' port.
     fn udp(&self, code: &mut Assembler, pass: Label) {
         load(code, HeaderPosition::BeforeInner(self.family), UDP_HEADER, UDP + self.family.header(), pass);
         code.load(Width::Half, R1, R10, UDP_HEADER + 2);
         code.jump_if(R1, Condition::NotEqual, FOU_PORT.to_be().into(), pass);
     }
 
-    /// Sorts out what comes from somebody who may not send it.
+    /// Sorts out packets from senders that are not allowed.
     fn sender(&self, code: &mut Assembler, pass: Label, drop: Label) {
         let (source, destination) = (self.family.source(), self.family.destination());
         match self.from {
@@ -163,7 +163,7 @@ impl Decapsulation<'_> {
         }
     }
 
-    /// Goes to `other` if the inner header has another address at `offset` than the outer one.
+    /// Jumps to `other` if the inner address at `offset` differs from the outer one.
     fn must_be_same(&self, code: &mut Assembler, offset: i16, other: Label) {
         for word in 0..i16::try_from(self.family.address() / 4).unwrap_or(0) {
             code.load(Width::Word, R1, R10, OUTER + offset + 4 * word);
@@ -180,7 +180,7 @@ impl Decapsulation<'_> {
         code.compute_with(Operation::And, R9, 3);
     }
 
-    /// Removes the outer headers, and hands down a mark of congestion (RFC 6040).
+    /// Removes the outer headers, and copies a congestion mark to the inner packet (RFC 6040).
     fn take_away(code: &mut Assembler, drop: Label) {
         let unmarked = code.label();
         code.copy(R1, R6);
@@ -197,7 +197,7 @@ impl Decapsulation<'_> {
     }
 }
 
-/// Goes to `other` if the address on the stack is not this one.
+/// Jumps to `other` if the address on the stack is not this one.
 fn must_be(code: &mut Assembler, place: i16, address: IpAddr, other: Label) {
     for (word, place) in octets(address).chunks_exact(4).zip((place..).step_by(4)) {
         code.load(Width::Word, R1, R10, place);
@@ -206,20 +206,20 @@ fn must_be(code: &mut Assembler, place: i16, address: IpAddr, other: Label) {
     }
 }
 
-/// Where in a packet something begins.
+/// An offset in a packet.
 #[derive(Clone, Copy)]
 enum HeaderPosition {
     At(i32),
-    /// As far before the inner packet as a UDP header is long; `R8` is how far the inner packet is from the outer one.
+    /// The length of a UDP header before the inner packet; `R8` is the offset of the inner packet in the outer one.
     BeforeInner(Family),
 }
 
-/// Reads a part of the packet onto the stack; goes to `pass` if the packet is not as long.
+/// Reads a part of the packet onto the stack; jumps to `pass` if the packet is too short.
 fn load(code: &mut Assembler, place: HeaderPosition, to: i16, length: usize, pass: Label) {
     code.copy(R1, R6);
     match place {
         HeaderPosition::At(offset) => code.set(R2, offset),
-        // Known at once, and one less thing for the verifier to follow.
+        // A constant is one thing less for the verifier to track.
         HeaderPosition::BeforeInner(Family::V4) => code.set(R2, 34),
         HeaderPosition::BeforeInner(Family::V6) => {
             code.copy(R2, R8);

@@ -1,7 +1,7 @@
-//! Tunnels' devices: of a gateway's BPF datapath a veth pair, of the kernel's a tunnel for each other end. A client's BPF
-//! datapath has none.
+//! Tunnel devices: a veth pair for a gateway's BPF datapath; for the kernel's datapath a tunnel for each peer. A
+//! client's BPF datapath has none.
 //!
-//! Each has an alias that says what it was made from, so that whether it is as wanted is seen at a glance.
+//! Each has an alias that names its parameters, so its state is visible at a glance.
 
 use std::net::IpAddr;
 
@@ -45,50 +45,50 @@ const IFLA_IPTUN_ENCAP_SPORT: u16 = 17;
 const IFLA_IPTUN_ENCAP_DPORT: u16 = 18;
 const IFLA_IPTUN_COLLECT_METADATA: u16 = 19;
 const TUNNEL_ENCAP_FOU: u16 = 1;
-/// Without the option that says how many more tunnels are allowed: eight bytes less in every packet.
+/// Without the option that limits further tunnels: saves eight bytes in every packet.
 const IP6_TNL_F_IGN_ENCAP_LIMIT: u32 = 1;
 
-/// How the aliases of our devices begin.
+/// The prefix of our devices' aliases.
 const ALIAS: &str = "tenure-egress";
-/// How their names begin, as Coil's do.
+/// The prefix of their names, as in Coil.
 const PREFIXES: [&str; 2] = ["fou4", "fou6"];
-/// Numbers of devices. They are chosen here, so that routes and programs can name a device in the same batch that makes it;
-/// a namespace numbers its other devices from 1.
+/// Interface indexes of devices. We choose them, so that routes and programs can name a device in the batch that
+/// creates it; a namespace numbers its other devices from 1.
 const FIRST_INDEX: u32 = 55_550;
 pub(super) const FIRST_TUNNEL: u32 = FIRST_INDEX + 100;
-/// The group of devices that are being deleted, in the namespaces of pods.
+/// The group of devices in deletion, in the namespaces of pods.
 const TRASH_GROUP: u32 = 11_602;
-/// Below this the kernel takes IPv6 away from a device, and IPv4 has no use for one.
+/// Below this MTU the kernel removes IPv6 from a device, and IPv4 is useless.
 const LEAST_MTU: u32 = 1280;
 const LEAST_MTU_V4: u32 = 68;
 
-/// A tunnel's device as it should be.
+/// A desired tunnel device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Device {
     /// Its name.
     pub(super) name: String,
-    /// Its number.
+    /// Its interface index.
     pub(super) index: u32,
     alias: String,
-    /// Makes it.
+    /// Creates it.
     make: Request,
-    /// Changes it where it is there, if there is more to change than [`Self::settle`] does. It does not say its name: kernels
-    /// before 6.2 refuse to name a link that is up, even as it is named.
+    /// Changes an existing device, if there is more to change than [`Self::settle`] does. It omits the name: kernels
+    /// before 6.2 refuse to name a link that is up, even with the same name.
     change: Option<Request>,
     /// Whether it must be up.
     up: bool,
-    /// Gives it what cannot be given when it is made, and sets it up.
+    /// Sets what cannot be set at creation, and sets the device up.
     settle: Request,
 }
 
 impl Device {
-    /// What is written on it.
+    /// Its alias.
     #[cfg(test)]
     pub(super) fn alias(&self) -> &str {
         &self.alias
     }
 
-    /// One that is there, and was made by somebody else: all that may be missing is that it is up.
+    /// An existing device of another creator: at most it has to be set up.
     pub(super) fn raised(link: &Link) -> Self {
         let raise = Request::change(Message::new(RTM_SETLINK, link::header(link.index, IFF_UP, IFF_UP)));
         Self {
@@ -102,7 +102,7 @@ impl Device {
         }
     }
 
-    /// What leads to it from what is there of its number.
+    /// The requests that turn the existing device of its index into it.
     pub(super) fn difference(&self, found: Option<&Link>) -> Vec<Request> {
         let is_kept = |link: &Link| link.group != TRASH_GROUP;
         let is_so = |link: &Link| (link.up || !self.up) && link.alias.as_ref() == Some(&self.alias);
@@ -114,8 +114,7 @@ impl Device {
     }
 }
 
-/// Whether a device is ours: by its alias, or because it has our name and was never given one, as after an attempt that
-/// was cut short.
+/// Whether a device is ours: by its alias, or by its name if it has no alias yet, as after an interrupted attempt.
 pub(super) fn is_ours(link: &Link) -> bool {
     match &link.alias {
         Some(alias) => alias.starts_with(ALIAS),
@@ -123,7 +122,7 @@ pub(super) fn is_ours(link: &Link) -> bool {
     }
 }
 
-/// The largest packet that a tunnel through a link with this MTU takes; `Err` has the least MTU that would do.
+/// The MTU of a tunnel through a link with this MTU; `Err` has the smallest MTU that suffices.
 pub(super) fn inner_mtu(family: Family, mtu: u32) -> Result<u32, u32> {
     let least = match family {
         Family::V4 => LEAST_MTU_V4,
@@ -132,7 +131,7 @@ pub(super) fn inner_mtu(family: Family, mtu: u32) -> Result<u32, u32> {
     mtu.checked_sub(family.overhead()).filter(|inner| *inner >= least).ok_or(least + family.overhead())
 }
 
-/// Those of the two that are there, in the order of the families; `None` if one is missing.
+/// The existing ones of the two, in the order of the families; `None` if one is missing.
 pub(super) fn found_pair(links: &[Link]) -> Option<[&Link; 2]> {
     let found = |family| links.iter().find(|link| link.name == name_of_pair(family) && is_ours(link));
     Some([found(Family::V4)?, found(Family::V6)?])
@@ -143,15 +142,15 @@ pub(super) fn is_of_pair(link: &Link) -> bool {
     PREFIXES.contains(&link.name.as_str())
 }
 
-/// The name of the one of a family.
+/// The name of the device of a family.
 pub(super) fn name_of_pair(family: Family) -> &'static str {
     let [v4, v6] = PREFIXES;
     if family == Family::V4 { v4 } else { v6 }
 }
 
-/// The devices of a gateway with the BPF datapath, `fou4` and `fou6`: the two ends of one pair. Both have the Ethernet address
-/// of the interface that tunnels go through, because packets that come out of a tunnel still have it. Whoever serves sets them
-/// up: nothing comes out of them before.
+/// The devices of a gateway with the BPF datapath, `fou4` and `fou6`: the two ends of one pair. Both have the
+/// Ethernet address of the tunnels' interface, because decapsulated packets still have it. They stay down until the
+/// gateway serves.
 pub(super) fn closed_pair(interface: &Link, links: &[Link]) -> [Device; 2] {
     let mac = interface.mac.unwrap_or(Mac([0x0a, 0x54, 0, 0, 0, 0]));
     let ends = Family::ALL.map(|family| {
@@ -181,25 +180,25 @@ pub(super) fn closed_pair(interface: &Link, links: &[Link]) -> [Device; 2] {
     ends.map(|(name, index, mtu)| {
         let alias = format!("{ALIAS} mtu={mtu} mac={mac}");
         let settle = settle(index, &alias, mtu, Some(mac), false);
-        // Both ends are made by one message: making the second says that it is there.
+        // One message creates both ends: creating the second reports that it exists.
         let make = Request::create(make.clone()).tolerating(&[nix::errno::Errno::EEXIST]);
         Device { name: name.to_owned(), index, alias, make, change: None, up: false, settle }
     })
 }
 
-/// A tunnel of the kernel's.
+/// A tunnel of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tunnel {
     /// This end.
     pub(super) local: IpAddr,
-    /// The other end; without it, it takes what comes from any.
+    /// The other end; without it, the tunnel accepts packets from anybody.
     pub(super) remote: Option<IpAddr>,
     /// The source port of its packets.
     pub(super) port: SourcePort,
 }
 
 impl Tunnel {
-    /// Its two ends, as the alias of its device names them. No two tunnels of a namespace have the same.
+    /// Its two ends, as in the alias of its device. They are unique in a namespace.
     pub(super) fn ends(&self) -> String {
         match self.remote {
             Some(remote) => format!("{} {remote}", self.local),
@@ -207,7 +206,7 @@ impl Tunnel {
         }
     }
 
-    /// A name for the device, for which there are so many attempts before.
+    /// A name for the device, after this many attempts.
     pub(super) fn name(&self, attempt: u32) -> String {
         let prefix = if self.local.is_ipv4() { "fou4" } else { "fou6" };
         let first = match self.remote {
@@ -235,7 +234,7 @@ impl Tunnel {
         };
         let message = || Message::new(RTM_NEWLINK, link::header(index, 0, 0));
         let make = describe(message().with_text(IFLA_IFNAME, &name));
-        // One that takes what comes from any has no parameters that could change.
+        // A tunnel without a peer has no parameters that could change.
         let change =
             self.remote.map(|_| Request::change(describe(message()).named(format!("change link {name}"))));
         let settle = settle(index, &alias, mtu, None, true);
@@ -253,7 +252,8 @@ impl Tunnel {
             SourcePort::PerFlow => 0,
         };
         let data = data
-            // Outer packets leave by the interface, whatever the rules say: a ClusterIP may be one of the destinations.
+            // Outer packets leave by the interface, whatever the rules say: a ClusterIP may be one of the
+            // destinations.
             .with_number(IFLA_IPTUN_LINK, link)
             .with(IFLA_IPTUN_LOCAL, &octets(self.local))
             .with(IFLA_IPTUN_REMOTE, &octets(remote))
@@ -269,7 +269,7 @@ impl Tunnel {
     }
 }
 
-/// The ends that the alias of a tunnel's device names.
+/// The ends in the alias of a tunnel's device.
 pub(super) fn ends_of(alias: &str) -> Option<&str> {
     let rest = alias.strip_prefix(ALIAS)?.strip_prefix(' ')?;
     let (local, more) = rest.split_once(' ')?;
@@ -286,7 +286,7 @@ fn short_hash(bytes: &[u8], attempt: u32) -> u64 {
     bytes.iter().chain(attempt).fold(0xcbf2_9ce4_8422_2325, step) >> 24
 }
 
-/// Deletes devices, all with one message: the kernel waits for each message that deletes, not for each device.
+/// Deletes devices with one message: the kernel waits once per deleting message, not per device.
 pub(super) fn delete(indexes: impl IntoIterator<Item = u32>) -> Vec<Request> {
     let into_trash = |index: u32| {
         let message =
@@ -301,7 +301,7 @@ pub(super) fn delete(indexes: impl IntoIterator<Item = u32>) -> Vec<Request> {
     requests
 }
 
-/// Sets a device down: nothing comes out of it any more.
+/// Sets a device down, so that nothing comes out of it.
 pub(super) fn lower(index: u32) -> Request {
     Request::change(Message::new(RTM_SETLINK, link::header(index, 0, IFF_UP)))
 }
@@ -310,19 +310,19 @@ fn index_of(name: &str, links: &[Link]) -> Option<u32> {
     links.iter().find(|link| link.name == name).map(|link| link.index)
 }
 
-/// Writes on a device what it is, keeps the kernel from giving it addresses, and sets it up, or leaves it as it is.
+/// Sets a device's alias, keeps the kernel from giving it addresses, and sets it up, or leaves that as it is.
 fn settle(index: u32, alias: &str, mtu: u32, mac: Option<Mac>, up: bool) -> Request {
     let flags = if up { IFF_UP } else { 0 };
     let mut message = Message::new(RTM_SETLINK, link::header(index, flags, flags))
         .with_text(IFLA_IFALIAS, alias)
-        // One that was on its way out stays.
+        // A device in deletion is kept.
         .with_number(IFLA_GROUP, 0)
         .with_number(IFLA_MTU, mtu);
     if let Some(mac) = mac {
         message = message.with(IFLA_ADDRESS, &mac.0);
     }
     if mtu < LEAST_MTU {
-        // There is no IPv6 on it that could give it one.
+        // It has no IPv6 that could give it one.
         return Request::change(message);
     }
     let message = message.with_nested(IFLA_AF_SPEC, &[], |families| {

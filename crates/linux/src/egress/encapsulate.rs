@@ -1,11 +1,12 @@
-//! The program that puts packets into UDP packets: on the way out of a client's interface, or of a gateway's device.
+//! The program that encapsulates packets as they leave a client's interface or a gateway's device.
 //!
 //! ```text
 //! Ethernet │ inner IP │ …     ──▶     Ethernet │ outer IP │ UDP │ inner IP │ …     to the next hop of the outer packet
 //! ```
 //!
-//! The outer packet is what the kernel's own Foo-over-UDP sends: TTL 225, don't fragment, no UDP checksum, congestion
-//! bits of the inner packet. A packet that is to be segmented later (TCP and UDP segmentation offload) stays one packet.
+//! The outer packet equals that of the kernel's own Foo-over-UDP: TTL 225, don't fragment, no UDP checksum,
+//! congestion bits of the inner packet. A packet that is to be segmented later (TCP and UDP segmentation offload)
+//! stays one packet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -22,7 +23,7 @@ use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 pub(super) struct Encapsulation<'a> {
     /// Of which packets.
     pub(super) family: Family,
-    /// The interface that outer packets leave by.
+    /// The interface by which outer packets leave.
     pub(super) interface: u32,
     /// Where they go.
     pub(super) to: To<'a>,
@@ -31,14 +32,14 @@ pub(super) struct Encapsulation<'a> {
 /// Where outer packets go.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum To<'a> {
-    /// From the inner packet's source to the gateway whose [`neighbour`] the packet was routed to. Packets that were routed
-    /// elsewhere go on as if there were no program.
+    /// From the inner packet's source to the gateway whose [`neighbour`] the packet was routed to. Packets that were
+    /// routed elsewhere are not changed.
     Gateways(&'a [Way]),
-    /// From `own` to the inner packet's destination. The [`router`] that it was routed to says from which port.
+    /// From `own` to the inner packet's destination. The [`router`] that it was routed to tells the source port.
     Clients {
         /// The gateway's address.
         own: IpAddr,
-        /// The Ethernet address of the one next hop to all clients, if it is known for good.
+        /// The Ethernet address of the only next hop to all clients, if it is permanent.
         mac: Option<Mac>,
     },
 }
@@ -50,24 +51,26 @@ pub(super) struct Way {
     pub(super) gateway: IpAddr,
     /// The source port of outer packets.
     pub(super) port: SourcePort,
-    /// The next hop of outer packets. Without one they are routed anew, which follows every change of routes, and would lead
-    /// them back here where an Egress leads to its own gateway. With one, a packet that has to wait for the next hop's Ethernet
-    /// address is lost: the kernel then sends it where the inner packet was to go.
+    /// The next hop of outer packets. Without one they are routed again, which follows every change of routes, but
+    /// would lead them back here if an Egress covers its own gateway. With one, a packet that has to wait for the
+    /// next hop's Ethernet address is lost: the kernel then sends it where the inner packet was to go.
     pub(super) next_hop: Option<IpAddr>,
-    /// The Ethernet address of the next hop, if it is known for good. Then outer packets leave by it at once, and nobody has to
-    /// look for a route and a neighbour, or for programs, a second time.
+    /// The Ethernet address of the next hop, if it is permanent. Then outer packets leave at once, without a second
+    /// lookup of route, neighbour and programs.
     pub(super) mac: Option<Mac>,
 }
 
-/// The Ethernet address that stands for a gateway. It is on no wire: the kernel writes it on a packet, and the program
-/// reads it. It follows from the gateway's address alone, so that a changed list of gateways changes no other's.
+/// The Ethernet address that stands for a gateway. It never appears on a wire: the kernel writes it on a packet, and
+/// the program reads it. It is derived from the gateway's address alone, so a changed list of gateways does not
+/// change the others.
 pub(super) fn neighbour(gateway: IpAddr) -> Mac {
     let [k0, k1, k2, k3] = key(gateway);
     let [m0, m1] = TO_GATEWAY;
     Mac([m0, m1, k0, k1, k2, k3])
 }
 
-/// Whether a neighbour stands for a gateway, by both of its addresses: others can have an Ethernet address that begins so.
+/// Whether a neighbour stands for a gateway, by both its addresses: other Ethernet addresses may have the same
+/// prefix.
 pub(super) fn is_stand_in(address: IpAddr, mac: Mac) -> bool {
     let is_ours = match address {
         IpAddr::V4(address) => address.octets().starts_with(&STAND_INS),
@@ -76,9 +79,9 @@ pub(super) fn is_stand_in(address: IpAddr, mac: Mac) -> bool {
     is_ours && mac.0.starts_with(&TO_GATEWAY)
 }
 
-/// The routers that stand for gateways in a client's routes, and whose Ethernet addresses are the gateways' [`neighbour`]s. They
-/// are link-local addresses that nobody has, so that no route and no neighbour of the pod's own is touched: of IPv6 by the
-/// gateway's key, of IPv4 in 169.254.117.0/24, where one that is taken by another gateway gives way to the next.
+/// The routers that stand for gateways in a client's routes, and whose Ethernet addresses are the gateways'
+/// [`neighbour`]s. They are unused link-local addresses, so no route or neighbour of the pod is touched: for IPv6
+/// derived from the gateway's key; for IPv4 in 169.254.117.0/24, where a collision moves on to the next.
 pub(super) fn stand_ins(gateways: &[IpAddr]) -> BTreeMap<IpAddr, IpAddr> {
     let mut found = BTreeMap::new();
     let mut taken = BTreeSet::new();
@@ -109,8 +112,9 @@ pub(super) fn stand_ins(gateways: &[IpAddr]) -> BTreeMap<IpAddr, IpAddr> {
     found
 }
 
-/// The Ethernet address that stands for the way to a gateway's clients: it has the source port of outer packets, or zero if
-/// that depends on the flow. Whoever makes the neighbour entry chooses, and need not be who loaded the program.
+/// The Ethernet address that stands for the path to a gateway's clients: it contains the source port of outer
+/// packets, or zero if that depends on the flow. Whoever creates the neighbour entry chooses, and need not have
+/// loaded the program.
 pub(super) fn router(port: SourcePort) -> Mac {
     let [p0, p1] = match port {
         SourcePort::Fixed => FOU_PORT.to_be_bytes(),
@@ -120,11 +124,12 @@ pub(super) fn router(port: SourcePort) -> Mac {
     Mac([m0, m1, 0, 0, p0, p1])
 }
 
-/// How Ethernet addresses begin that stand for gateways. Those of pods' routers begin otherwise.
+/// The prefix of Ethernet addresses that stand for gateways. Pods' routers have another.
 const TO_GATEWAY: [u8; 2] = [0x0e, 0x54];
-/// How those begin that stand for the way to clients. Agent and gateway must agree on it, whatever their versions.
+/// The prefix of those that stand for the path to clients. Agent and gateway must agree on it, whatever their
+/// versions.
 const TO_CLIENTS: [u8; 2] = [0x0a, 0x54];
-/// How the addresses of [`stand_ins`] begin.
+/// The prefix of the addresses of [`stand_ins`].
 const STAND_INS: [u8; 3] = [169, 254, 117];
 const STAND_INS_V6: [u16; 6] = [0xfe80, 0, 0, 0, 0x7465, 0x6e75];
 
@@ -142,10 +147,10 @@ pub(super) fn key(gateway: IpAddr) -> [u8; 4] {
 
 /// What tc does with a packet.
 pub(super) const DROP: i32 = 2;
-/// What tc does with a packet: whatever the next filter says.
+/// tc result: continue with the next filter.
 pub(super) const PASS: i32 = -1;
 
-// On the stack: the packet's Ethernet header, so that what follows it is aligned, and its IP header.
+// On the stack: the packet's Ethernet header, placed so that what follows is aligned, and its IP header.
 const ETHERNET: usize = 14;
 const FRAME: i16 = -62;
 const INNER: i16 = FRAME + 14;
@@ -163,7 +168,7 @@ const OUTER_IPV6: i32 = 1 << 2;
 const OUTER_UDP: i32 = 1 << 4;
 
 impl Encapsulation<'_> {
-    /// The program.
+    /// Builds the program.
     ///
     /// `R6` is the packet, `R7` its length with the new headers, `R8` its congestion bits, `R9` the source port.
     pub(super) fn assemble(&self) -> Assembler {
@@ -183,7 +188,7 @@ impl Encapsulation<'_> {
         self.udp(&mut code);
         write(&mut code, (14, OUTER), self.family.header() + UDP, drop);
         self.leave(&mut code, drop);
-        // What nobody can reach is refused.
+        // Unreachable destinations are refused.
         if let To::Gateways(_) = self.to {
             code.mark(pass);
             code.exit_with(PASS);
@@ -193,7 +198,7 @@ impl Encapsulation<'_> {
         code
     }
 
-    /// Whether the next hop is known to each gateway.
+    /// Whether the next hop to each gateway is known.
     fn knows_next_hop(&self) -> bool {
         matches!(self.to, To::Gateways(ways) if ways.iter().all(|way| way.next_hop.is_some()))
     }
@@ -206,12 +211,12 @@ impl Encapsulation<'_> {
         }
     }
 
-    /// Sends the packet on.
+    /// Sends the packet.
     fn leave(&self, code: &mut Assembler, drop: Label) {
         if self.knows_mac() {
             write(code, (0, FRAME), 6, drop);
             if let To::Gateways(_) = self.to {
-                // It is on its way out of the interface already.
+                // It already leaves by the interface.
                 code.exit_with(PASS);
                 return;
             }
@@ -270,7 +275,7 @@ impl Encapsulation<'_> {
                     code.jump(known);
                     code.mark(next);
                 }
-                // Somebody who happens to have such an address, or a gateway that was just removed: then nobody has it.
+                // Somebody happens to have such an address, or a gateway was just removed: then nobody has it.
                 code.jump(others);
                 code.mark(known);
                 self.copy_address(code, source);
@@ -294,7 +299,7 @@ impl Encapsulation<'_> {
         }
     }
 
-    /// RFC 6040: the outer packet can be marked as the inner one can, but does not begin marked.
+    /// RFC 6040: the outer packet is markable like the inner one, but starts unmarked.
     fn congestion(&self, code: &mut Assembler) {
         let fine = code.label();
         code.load(Width::Byte, R8, R10, INNER + 1);
@@ -307,7 +312,7 @@ impl Encapsulation<'_> {
         code.mark(fine);
     }
 
-    /// Chooses a source port where there is none yet.
+    /// Chooses a source port if there is none yet.
     fn source_port(code: &mut Assembler) {
         let chosen = code.label();
         code.jump_if(R9, Condition::NotEqual, 0, chosen);
@@ -358,7 +363,7 @@ fn write(code: &mut Assembler, (to, from): (i32, i16), length: usize, drop: Labe
     code.jump_if(R0, Condition::NotEqual, 0, drop);
 }
 
-/// Writes whom the packet is for on its wire.
+/// Writes the Ethernet header.
 fn set_mac(code: &mut Assembler, mac: Mac) {
     for (half, place) in mac.0.chunks_exact(2).zip((FRAME..).step_by(2)) {
         let value = half.try_into().map_or(0, u16::from_ne_bytes);
@@ -366,7 +371,7 @@ fn set_mac(code: &mut Assembler, mac: Mac) {
     }
 }
 
-/// Sets the source port, or none if it depends on the flow.
+/// Sets the source port, or zero if it depends on the flow.
 fn set_port(code: &mut Assembler, port: SourcePort) {
     code.set(
         R9,
@@ -385,7 +390,7 @@ fn set_next_hop(code: &mut Assembler, hop: IpAddr) {
     store(code, NEXT_HOP + 4, &bytes);
 }
 
-/// Writes bytes that are known now, four at a time.
+/// Writes constant bytes, four at a time.
 fn store(code: &mut Assembler, offset: i16, bytes: &[u8]) {
     let words = bytes.chunks_exact(4).zip((offset..).step_by(4));
     for (word, place) in words {
@@ -394,7 +399,7 @@ fn store(code: &mut Assembler, offset: i16, bytes: &[u8]) {
     }
 }
 
-/// The outer header of IPv4 except for its addresses, which are there already: length, TTL, and then the checksum.
+/// Completes the outer IPv4 header, whose addresses are already set: length, TTL, then the checksum.
 fn ipv4(code: &mut Assembler) {
     code.store_value(Width::Byte, R10, OUTER, 0x45);
     code.store(Width::Byte, R10, OUTER + 1, R8);
@@ -419,7 +424,7 @@ fn ipv4(code: &mut Assembler) {
     code.store(Width::Half, R10, OUTER + 10, R2);
 }
 
-/// The outer header of IPv6 except for its addresses, which are there already.
+/// Completes the outer IPv6 header, whose addresses are already set.
 fn ipv6(code: &mut Assembler) {
     code.store_value(Width::Byte, R10, OUTER, 0x60);
     code.compute_with(Operation::ShiftLeft, R8, 4);

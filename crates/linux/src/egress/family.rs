@@ -1,4 +1,4 @@
-//! What differs between the tunnels of the two families: IPv4 in UDP over IPv4, and IPv6 in UDP over IPv6.
+//! The differences between the tunnels of the two families: IPv4 in UDP over IPv4, and IPv6 in UDP over IPv6.
 
 use std::net::IpAddr;
 
@@ -76,7 +76,7 @@ impl Family {
         }
     }
 
-    /// The protocol number of its packets inside of others: what the receiving port is opened for.
+    /// The IP protocol number of encapsulated packets, for which the receiving port is opened.
     pub(super) fn protocol(self) -> u8 {
         match self {
             Self::V4 => 4,

@@ -1,4 +1,4 @@
-//! The ports of the kernel's own Foo-over-UDP, by its generic netlink family.
+//! The ports of the kernel's own Foo-over-UDP, through its generic netlink family.
 
 use netlink_packet_core::NlasIterator;
 
@@ -17,7 +17,7 @@ const FOU_ATTR_IPPROTO: u16 = 3;
 const FOU_ATTR_TYPE: u16 = 4;
 const FOU_ENCAP_DIRECT: u8 = 1;
 
-/// Ports that could not be opened.
+/// Why ports could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The namespace cannot be entered.
@@ -39,7 +39,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Looks at a namespace.
+    /// Reads the ports of a namespace.
     pub(super) fn of(namespace: &NetNs) -> Result<Self, Error> {
         let mut socket = generic::open(namespace)?;
         let family = generic::family(&mut socket, "fou")?.ok_or(Error::NoModule)?;
@@ -72,7 +72,7 @@ impl Ports {
             .collect()
     }
 
-    /// Carries them out.
+    /// Sends them.
     pub(super) fn apply(&mut self, requests: &[Request]) -> Result<(), socket::Error> {
         if requests.is_empty() { Ok(()) } else { self.socket.apply(requests) }
     }

@@ -1,12 +1,11 @@
-//! The gateway's side: packets of clients come out of their tunnels, are masqueraded and leave; what comes back goes into
-//! the client's tunnel.
+//! The gateway's side: decapsulates packets of clients, masquerades and forwards them; returning packets go into the
+//! client's tunnel.
 //!
-//! A gateway's container may change its network, and neither write kernel parameters nor load programs. So the work is
-//! divided: [`prepare()`] is done by the node's agent when the pod gets its network, and [`Gateway`] is the rest.
+//! A gateway's container may change its network, but may neither write kernel parameters nor load programs. So the
+//! node's agent runs [`prepare()`] when the pod gets its network, and [`Gateway`] does the rest.
 //!
-//! It promises: nothing is forwarded that does not come from a client in its own name; nothing comes out of a tunnel before
-//! the rules are there; a gateway that starts where another one ran takes its place without a moment in which a client that
-//! both know is not served.
+//! It forwards only packets that clients send with their own address. Nothing leaves a tunnel before the rules are in
+//! place. A gateway that starts where another one ran takes over without interrupting clients that both know.
 //!
 //! ```text
 //!  gateway's namespace, BPF datapath
@@ -15,7 +14,8 @@
 //!  client ◀── eth0 ◀── program: encapsulate ── fou4 ◀── nftables: if to a client ◀── rule: came by eth0 ◀── outside
 //! ```
 //!
-//! The programs, and the devices `fou4` and `fou6`, are the agent's. The devices are down until the gateway sets them up.
+//! The programs and the devices `fou4` and `fou6` belong to the agent. The devices are down until the gateway sets
+//! them up.
 
 mod error;
 mod prepare;
@@ -41,15 +41,15 @@ use tunnels::Tunnels;
 pub use error::Error;
 pub use prepare::prepare;
 
-/// Priority of the rule that leads what comes back to the tunnels, as Coil has it.
+/// Priority of the rule that leads returning packets to the tunnels, as in Coil.
 const RULE_PRIORITY: u32 = 2000;
 
-/// What a gateway is.
+/// A gateway's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayPlan {
-    /// The interface that tunnels come in by, and that packets leave by.
+    /// The interface of tunnels and of outgoing packets.
     pub interface: String,
-    /// The gateway's addresses on it, at most one of each family; they are what clients appear as.
+    /// The gateway's addresses on it, at most one of each family; clients appear with them.
     pub addresses: Vec<IpAddr>,
     /// The source port of tunnels' packets to clients.
     pub source_port: SourcePort,
@@ -72,13 +72,14 @@ impl GatewayPlan {
         self.families().into_iter().map(rule).collect()
     }
 
-    /// Whether an address can be a client's: of a family that the gateway has an address of, and not its own.
+    /// Whether an address can be a client's: the gateway has an address of its family, and it is not the gateway's
+    /// own.
     fn can_serve(&self, client: IpAddr) -> bool {
         Family::of(client).among(&self.addresses).is_some_and(|own| own != client)
     }
 }
 
-/// A gateway that serves its clients. All it needs is the right to change its network.
+/// A gateway that serves clients. It needs only the right to change its network.
 #[derive(Debug)]
 pub struct Gateway {
     namespace: NetNs,
@@ -91,7 +92,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts to serve `clients`, in place of a gateway that ran here before.
+    /// Starts to serve `clients`, replacing an earlier gateway.
     pub fn start(
         namespace: NetNs,
         plan: GatewayPlan,
@@ -120,8 +121,8 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Serves exactly these. All who come and go do so at once; if that cannot be, everything is built anew. Somebody whom the
-    /// kernel does not take keeps nobody else from being served ([`Self::unserved`]), and is tried again with the next change.
+    /// Serves exactly these clients. The change is atomic; if that fails, everything is rebuilt. A client that the
+    /// kernel refuses does not affect others ([`Self::unserved`]), and is tried again with the next change.
     pub fn serve(&mut self, clients: &BTreeSet<IpAddr>) -> Result<(), Error> {
         let wanted: BTreeSet<IpAddr> =
             clients.iter().copied().filter(|it| self.plan.can_serve(*it)).collect();
@@ -142,8 +143,7 @@ impl Gateway {
         }
     }
 
-    /// Serves as many of these as the kernel takes, where it does not take all. If it takes nobody, that has another reason,
-    /// which is returned.
+    /// Serves as many of these as the kernel accepts. If it accepts none, there is another reason, which is returned.
     fn serve_each(&mut self, wanted: &BTreeSet<IpAddr>, error: Error) -> Result<(), Error> {
         self.rebuild(self.clients.intersection(wanted).copied().collect())?;
         for client in wanted.difference(&self.clients.clone()).copied() {
@@ -153,7 +153,7 @@ impl Gateway {
                 Ok(()) => self.clients = with,
                 Err(problem) => {
                     self.unserved.insert(client, chain(&problem));
-                    // Takes back what there is of it.
+                    // Undoes it.
                     self.rebuild(self.clients.clone())?;
                 }
             }
@@ -161,7 +161,7 @@ impl Gateway {
         if self.clients.is_empty() { Err(error) } else { Ok(()) }
     }
 
-    /// Repairs what is not as it was made. Says what was not.
+    /// Repairs differences. Returns them.
     pub fn repair(&mut self) -> Result<Vec<String>, Error> {
         let mut found = Vec::new();
         if self.counted()?.is_none() {
@@ -181,7 +181,7 @@ impl Gateway {
         &self.clients
     }
 
-    /// Those that are to be its clients and that the kernel does not take, and why not.
+    /// Clients that the kernel refuses, and why.
     pub fn unserved(&self) -> &BTreeMap<IpAddr, String> {
         &self.unserved
     }
@@ -196,13 +196,13 @@ impl Gateway {
         self.tunnels.device(client)
     }
 
-    /// What the rules have counted since they were made; `None` if somebody removed them.
+    /// The counters of the rules; `None` if somebody removed them.
     pub fn counted(&mut self) -> Result<Option<Counted>, Error> {
         let counted = masquerade::counted(&mut self.netfilter);
         Ok(counted.map_err(client::Error::kernel("read the counters of nftables"))?)
     }
 
-    /// Serves nobody any more: removes everything from the namespace that it made.
+    /// Stops serving: removes everything that it created from the namespace.
     pub fn stop(mut self) -> Result<(), Error> {
         let observed = observe(&mut self.socket, &self.namespace, &self.plan.interface)?;
         let (requests, ports) = match self.tunnels {
@@ -230,7 +230,7 @@ impl Gateway {
         self.build(clients, &observed)
     }
 
-    /// Makes everything: the rules with all clients at once, then the tunnels.
+    /// Creates everything: the rules with all clients at once, then the tunnels.
     fn build(&mut self, clients: BTreeSet<IpAddr>, observed: &Observed) -> Result<(), Error> {
         let clients = clients.into_iter().filter(|client| self.plan.can_serve(*client)).collect();
         let wanted = self.tunnels.wanted(&self.plan, &clients, observed)?;
@@ -256,15 +256,15 @@ impl Gateway {
         Ok(())
     }
 
-    /// Makes the difference between its clients and these.
+    /// Applies the difference between its clients and these.
     fn change(&mut self, wanted: &BTreeSet<IpAddr>) -> Result<(), client::Error> {
         let gone: Vec<IpAddr> = self.clients.difference(wanted).copied().collect();
         let came: Vec<IpAddr> = wanted.difference(&self.clients).copied().collect();
         let removed: Vec<Client> = gone.iter().map(|client| self.tunnels.client(*client)).collect();
         let mut requests = Vec::new();
         if let Tunnels::Kernel(tunnels) = &mut self.tunnels {
-            // Those who come first, because the kernel takes its time to delete: who is gone is not served, whatever devices
-            // there are.
+            // Additions first, because the kernel takes its time to delete: removed clients are not served, whatever
+            // devices exist.
             requests.extend(came.iter().flat_map(|client| tunnels.add(&self.plan, *client)));
             requests.extend(tunnels.remove(&self.plan, &gone));
         }
@@ -275,7 +275,7 @@ impl Gateway {
     }
 }
 
-/// What a gateway looks after: programs are the agent's.
+/// What a gateway maintains; programs belong to the agent.
 fn visible(observed: &Observed) -> Observed {
     Observed { filters: Vec::new(), ..observed.clone() }
 }

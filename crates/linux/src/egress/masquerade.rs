@@ -1,4 +1,4 @@
-//! What egress has of nftables: a table of its own in a gateway's namespace, and a smaller one in a pod's.
+//! The nftables rules of egress: a table in a gateway's namespace, and a smaller one in a pod's.
 //!
 //! ```text
 //!  a gateway's table          out of a tunnel, from a client ──────────▶ prerouting: counted as received
@@ -9,8 +9,8 @@
 //!  everything else ────────────────────────────────────────────────────▶ forward: counted and dropped
 //! ```
 //!
-//! Packets to port 5555 are judged where those arrive that are for the gateway itself, and not before: an answer from outside
-//! to a connection that was masqueraded with this very port is not for the gateway.
+//! Packets to port 5555 are judged in the input hook, not earlier: an answer from outside to a connection that was
+//! masqueraded with this very port is not for the gateway itself.
 
 use std::net::IpAddr;
 
@@ -27,7 +27,7 @@ use Expression::{
     Marked, Mask, Masquerade, OutputInterface, Port, Protocol, Value,
 };
 
-/// The table's name, wherever it is.
+/// The table's name, in both.
 pub(super) const TABLE: &str = "tenure-egress";
 
 const INVALID: u32 = 1;
@@ -36,7 +36,7 @@ const REPLY: u8 = 1;
 const UDP: u8 = 17;
 /// The kinds of the kernel's own tunnels (`ARPHRD_TUNNEL`, `ARPHRD_TUNNEL6`).
 const TUNNELS: [u16; 2] = [768, 769];
-// How nft(8) shows the keys of sets: kinds of data, and kinds that follow each other.
+// The key types of sets, for nft(8): data types, and concatenations of them.
 const IPV4_ADDRESS: u32 = 7;
 const IPV6_ADDRESS: u32 = 8;
 const INTERFACE: u32 = 20;
@@ -44,16 +44,16 @@ const NEXT: u32 = 6;
 const DROP: Expression<'static> = Expression::Verdict(Verdict::Drop);
 const ACCEPT: Expression<'static> = Expression::Verdict(Verdict::Accept);
 
-/// How packets come out of tunnels, and go into them.
+/// How packets leave and enter tunnels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ways {
-    /// By one device of each family. Programs have seen that each packet has the same source inside and outside.
+    /// One device for each family. Programs have checked that each packet has the same source inside and outside.
     Devices([u32; 2]),
-    /// By a device for each client. One more set says whose it is.
+    /// A device for each client. Another set maps devices to clients.
     PerClient,
 }
 
-/// A client, and its device if it has one for itself.
+/// A client, and its device if it has its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Client {
     pub(super) address: IpAddr,
@@ -63,23 +63,23 @@ pub(super) struct Client {
 /// What a gateway's rules have counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Packets that came from clients, without what tunnels add.
+    /// Packets from clients, without the overhead of tunnels.
     pub received: Traffic,
-    /// Packets that went to clients, without what tunnels add.
+    /// Packets to clients, without the overhead of tunnels.
     pub sent: Traffic,
-    /// First packets of connections that got the gateway's address, of IPv4 and IPv6.
+    /// First packets of masqueraded connections, of IPv4 and IPv6.
     pub masqueraded: [Traffic; 2],
-    /// Packets of no connection that the kernel knows, of IPv4 and IPv6.
+    /// Packets without a known connection, of IPv4 and IPv6.
     pub invalid: [Traffic; 2],
-    /// Packets to the tunnels' port from addresses that are no client's.
+    /// Packets to the tunnels' port from addresses that are not clients.
     pub not_a_client: Traffic,
-    /// Packets in tunnels whose source is not who sent them.
+    /// Packets in tunnels with a forged source.
     pub forged: Traffic,
-    /// Packets to the tunnels' port that are no tunnel's packets, or came in fragments.
+    /// Packets to the tunnels' port that are not tunnel packets, or were fragmented.
     pub malformed: Traffic,
-    /// Answers to somebody who is no client any more.
+    /// Answers to former clients.
     pub no_such_client: Traffic,
-    /// Packets that came without a tunnel, or were not to be forwarded for another reason.
+    /// Packets that came without a tunnel, or must not be forwarded for another reason.
     pub refused: Traffic,
 }
 
@@ -97,7 +97,7 @@ const COUNTERS: [&str; 11] = [
     "refused",
 ];
 
-/// Makes a gateway's table with these clients, in place of the one that is there.
+/// Creates a gateway's table with these clients, replacing the existing one.
 pub(super) fn masquerade(
     socket: &mut Socket<Raw>,
     interface: u32,
@@ -123,7 +123,7 @@ pub(super) fn masquerade(
     table.commit(socket)
 }
 
-/// Who comes out of tunnels: before connections are looked for, so that others cost least.
+/// Who leaves tunnels: before connection tracking, so that others cost least.
 fn prerouting(table: &mut Transaction, ways: Ways) {
     let (name, policy) = ("prerouting", Verdict::Accept);
     table.chain(Chain { name, kind: "filter", hook: Hook::Prerouting, priority: -300, policy });
@@ -137,7 +137,7 @@ fn prerouting(table: &mut Transaction, ways: Ways) {
                 let client = [Header(FIRST, source, family.address()), In(FIRST, set(family))];
                 table.rule(name, &[&from[..], &of, &client, &[Count("received"), ACCEPT]].concat());
                 if family == Family::V6 {
-                    // The other end of the pair says whom it listens to.
+                    // The other end of the pair tells whom it accepts.
                     let multicast = [Header(FIRST, place(family.destination()), 1), Is(FIRST, &[0xff]), DROP];
                     table.rule(name, &[&from[..], &of, &multicast].concat());
                 }
@@ -188,7 +188,7 @@ fn input(table: &mut Transaction, outside: &[u8], ways: Ways) {
     }
 }
 
-/// Who is led through.
+/// Who is forwarded.
 fn forward(table: &mut Transaction, outside: &[u8], ways: Ways) {
     let (name, policy) = ("forward", Verdict::Drop);
     table.chain(Chain { name, kind: "filter", hook: Hook::Forward, priority: 0, policy });
@@ -255,7 +255,7 @@ fn postrouting(table: &mut Transaction, outside: &[u8], own: &[IpAddr]) {
     }
 }
 
-/// Makes these clients, and those no clients any more, in one transaction.
+/// Adds and removes clients in one transaction.
 pub(super) fn change_clients(
     socket: &mut Socket<Raw>,
     added: &[Client],
@@ -285,7 +285,7 @@ fn list(transaction: &mut Transaction, clients: &[Client], listed: bool) {
     }
 }
 
-/// What a gateway's rules have counted; `None` if they are not there.
+/// The counters of a gateway's rules; `None` if they do not exist.
 pub(super) fn counted(socket: &mut Socket<Raw>) -> Result<Option<Counted>, Error> {
     let found = crate::nft::counters(socket, TABLE)?;
     if COUNTERS.iter().any(|name| !found.iter().any(|(it, _)| it == name)) {
@@ -305,10 +305,10 @@ pub(super) fn counted(socket: &mut Socket<Raw>) -> Result<Option<Counted>, Error
     }))
 }
 
-/// Marks a pod's packets that answer whoever opened their connection, so that rules can tell them from others.
+/// Marks a pod's packets that answer incoming connections, so that rules can tell them apart.
 pub(super) fn mark_replies(socket: &mut Socket<Raw>) -> Result<(), Error> {
     let mut table = Transaction::afresh(TABLE);
-    // The priority of nft(8)'s mangle. Packets whose mark changes are routed anew.
+    // The priority of nft(8)'s mangle. Packets whose mark changes are routed again.
     let (hook, priority, policy) = (Hook::Output, -150, Verdict::Accept);
     table.chain(Chain { name: "output", kind: "route", hook, priority, policy });
     table.rule(

@@ -1,7 +1,7 @@
-//! The kernel's modules for Foo-over-UDP, loaded from their files where the kernel has them and nobody loaded them.
+//! The kernel's modules for Foo-over-UDP, loaded from their files if they exist and are not loaded.
 //!
-//! The kernel loads those of tunnels by itself when one is made. Those of Foo-over-UDP it does not: they have no name by
-//! which it could ask for them.
+//! The kernel loads tunnel modules by itself when a tunnel is created. Those of Foo-over-UDP have no alias by which
+//! it could.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::path::Path;
 use nix::kmod::{ModuleInitFlags, finit_module};
 use nix::sys::utsname::uname;
 
-/// What must be there before what comes later in the list.
+/// In the order of their dependencies.
 const MODULES: [&str; 9] = [
     "net/ipv4/udp_tunnel",
     "net/ipv6/ip6_udp_tunnel",
@@ -22,10 +22,10 @@ const MODULES: [&str; 9] = [
     "net/ipv6/fou6",
 ];
 
-/// The ends of modules' names, and what the kernel is told of a compressed one (`MODULE_INIT_COMPRESSED_FILE`).
+/// The endings of module files, and the kernel's flag for compressed ones (`MODULE_INIT_COMPRESSED_FILE`).
 const ENDS: [(&str, u32); 4] = [("ko", 0), ("ko.xz", 4), ("ko.zst", 4), ("ko.gz", 4)];
 
-/// Loads what can be loaded. Whether that was enough, a try tells; it may be there already, or built in, or not allowed.
+/// Loads what can be loaded. A test tells whether that was enough; a module may be loaded, built in or not allowed.
 pub fn load() {
     let Ok(system) = uname() else { return };
     let directory = Path::new("/lib/modules").join(system.release()).join("kernel");

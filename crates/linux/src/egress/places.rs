@@ -1,26 +1,26 @@
-//! Where tunnels' devices go: which of those that are there is a tunnel's, and a name and a number for one that is not.
+//! Names and indexes of tunnel devices: finds the existing device of a tunnel, or chooses a name and an index.
 //!
-//! A device is known by the ends that its alias names, never by its name: names of IPv6 tunnels are parts of a hash, and
-//! somebody who may choose addresses can find two with the same one. Then the second one gets another name.
+//! A device is identified by the ends in its alias, never by its name: names of IPv6 tunnels are parts of a hash, and
+//! somebody who may choose addresses can find a collision. Then the second one gets another name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::devices::{FIRST_TUNNEL, Tunnel, ends_of};
 use crate::link::Link;
 
-/// The names and numbers of a namespace's tunnels.
+/// The names and indexes of a namespace's tunnels.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Devices with an alias, by the ends that it names.
+    /// Devices with an alias, by their ends.
     known: BTreeMap<String, (u32, String)>,
-    /// Devices without one, by name: of attempts that were cut short.
+    /// Devices without an alias, by name: of interrupted attempts.
     unfinished: BTreeMap<String, u32>,
     numbers: BTreeSet<u32>,
     names: BTreeSet<String>,
 }
 
 impl Places {
-    /// Those of a namespace that has these devices.
+    /// Of a namespace with these devices.
     pub(super) fn of(links: &[Link]) -> Self {
         let mut places = Self::default();
         for link in links {
@@ -38,7 +38,7 @@ impl Places {
         places
     }
 
-    /// The number and name of a tunnel's device, whether it is there or not.
+    /// The index and name of a tunnel's device, existing or not.
     pub(super) fn find(&mut self, tunnel: &Tunnel) -> (u32, String) {
         let ends = tunnel.ends();
         if let Some(place) = self.known.get(&ends) {
@@ -51,7 +51,7 @@ impl Places {
                 break (index, name);
             }
             if self.names.insert(name.clone()) {
-                // Above all others, because looking for a gap takes longer the more clients there are.
+                // Above all others, because searching for a gap takes longer the more clients there are.
                 break (self.numbers.last().map_or(FIRST_TUNNEL, |last| FIRST_TUNNEL.max(*last + 1)), name);
             }
             attempt += 1;

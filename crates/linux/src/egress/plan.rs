@@ -1,4 +1,4 @@
-//! What a client pod's egress shall be: a plain value, complete before anything is touched, and what follows from it.
+//! A client pod's egress: a plain value, complete before anything is changed, and what follows from it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use super::encapsulate::key;
 use super::{Family, MAIN_TABLE, NARROW_TABLE, PROTOCOL, WIDE_TABLE};
 use crate::policy::{Action, Rule};
 
-/// The networks that are routed directly, unless an Egress names a destination inside of them: the private ones.
+/// The private networks: routed directly, unless an Egress names a destination inside them.
 pub const DIRECT: [IpNet; 4] = [
     IpNet::V4(Ipv4Net::new_assert(std::net::Ipv4Addr::new(192, 168, 0, 0), 16)),
     IpNet::V4(Ipv4Net::new_assert(std::net::Ipv4Addr::new(172, 16, 0, 0), 12)),
@@ -18,15 +18,15 @@ pub const DIRECT: [IpNet; 4] = [
     IpNet::V6(Ipv6Net::new_assert(std::net::Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7)),
 ];
 
-/// Link-local addresses never go through a tunnel: what they mean ends at the link.
+/// Link-local addresses never go through a tunnel, because they are valid only on the link.
 const LINK_LOCAL: [IpNet; 2] = [
     IpNet::V4(Ipv4Net::new_assert(std::net::Ipv4Addr::new(169, 254, 0, 0), 16)),
     IpNet::V6(Ipv6Net::new_assert(std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10)),
 ];
 
-/// Priorities of rules, as Coil has them.
+/// Priorities of rules, as in Coil.
 const REPLY_PRIORITY: u32 = 1000;
-/// Where a pod has several interfaces: rules for answers from the addresses of each, and for the others.
+/// For pods with several interfaces: rules for answers from the addresses of each, and for the others.
 pub(super) const ANSWERS_PRIORITY: u32 = 1790;
 pub(super) const LAST_ANSWERS_PRIORITY: u32 = 1791;
 const LINK_LOCAL_PRIORITY: u32 = 1800;
@@ -34,11 +34,11 @@ const NARROW_PRIORITY: u32 = 1900;
 const DIRECT_PRIORITY: u32 = 2000;
 const WIDE_PRIORITY: u32 = 2100;
 
-/// The mark of packets that answer a connection from elsewhere.
+/// The mark of packets that answer incoming connections.
 pub(super) const REPLY_MARK: u32 = 0x7465_6e75;
 
-/// The most gateways, destinations and direct networks of one pod: rules have a hundred priorities of their own, and
-/// the programs grow with the gateways.
+/// The maximum of gateways, destinations and direct networks of one pod: rules have a hundred priorities, and the
+/// programs grow with the gateways.
 const MOST_GATEWAYS: usize = 64;
 const MOST_DIRECT: usize = 100;
 const MOST_DESTINATIONS: usize = 4096;
@@ -49,42 +49,42 @@ const MOST_REPLY_RULES: usize = 790;
 pub struct ClientPlan {
     /// The pod's interface that tunnels go through.
     pub interface: String,
-    /// The pod's addresses on it, at most one of each family; tunnels begin there. Families that the pod has no address
-    /// of are left out of everything.
+    /// The pod's addresses on it, at most one of each family; tunnels begin there. Families without an address are
+    /// ignored.
     pub addresses: Vec<IpAddr>,
-    /// Where it goes out. Of two with the same destination the first counts.
+    /// Its Egresses. Of two with the same destination the first counts.
     pub egresses: Vec<Egress>,
     /// Networks that are routed directly although a wide destination covers them; usually [`DIRECT`].
     pub direct: Vec<IpNet>,
 }
 
-/// One way out.
+/// One Egress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Egress {
     /// The addresses of its gateways' Service, at most one of each family.
     pub services: Vec<IpAddr>,
-    /// What is reached through it.
+    /// Its destinations.
     pub destinations: Vec<IpNet>,
     /// The source port of the tunnels' packets.
     pub source_port: SourcePort,
-    /// Whether it is only for connections that the pod opens: answers to connections from elsewhere leave as they would
+    /// Whether it is only for connections that the pod opens: answers to incoming connections leave as they would
     /// without it.
     pub originating_only: bool,
 }
 
-/// The source port of a tunnel's packets.
+/// The source port of outer packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SourcePort {
-    /// The port that tunnels receive at: all of a pod's packets take the same way, and the gateway's answers come back
-    /// from the Service.
+    /// The tunnels' port: all packets of a pod go to the same gateway, and the gateway's answers come from the
+    /// Service.
     #[default]
     Fixed,
-    /// One that depends on the inner packet's flow, so that flows are spread over gateways. Answers come from the
-    /// gateways' own addresses, which the pod does not know, so that it accepts them from everywhere.
+    /// A port that depends on the inner packet's flow, so that flows are spread over gateways. Answers come from the
+    /// gateways' own addresses, which the pod does not know, so it accepts them from everywhere.
     PerFlow,
 }
 
-/// A plan that cannot be carried out.
+/// An invalid plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {value} cannot be used; accepted: {accepted}")]
 pub struct InvalidPlan {
@@ -92,7 +92,7 @@ pub struct InvalidPlan {
     pub field: &'static str,
     /// Its value.
     pub value: String,
-    /// What would be accepted.
+    /// What is accepted.
     pub accepted: &'static str,
 }
 
@@ -105,12 +105,12 @@ pub(super) struct TunnelRoute {
 }
 
 impl ClientPlan {
-    /// A plan without a way out.
+    /// A plan without an Egress.
     pub fn new(interface: impl Into<String>, addresses: Vec<IpAddr>) -> Self {
         Self { interface: interface.into(), addresses, egresses: Vec::new(), direct: DIRECT.to_vec() }
     }
 
-    /// Says what cannot be carried out, if anything.
+    /// Checks the plan.
     pub fn validate(&self) -> Result<(), InvalidPlan> {
         let check = |ok: bool, field, value: &dyn ToString, accepted| {
             if ok { Ok(()) } else { Err(InvalidPlan { field, value: value.to_string(), accepted }) }
@@ -206,7 +206,7 @@ impl ClientPlan {
         routes
     }
 
-    /// Whether packets to a gateway are led into a tunnel themselves.
+    /// Whether packets to a gateway are themselves routed into a tunnel.
     pub(super) fn leads_to(&self, gateway: IpAddr) -> bool {
         let routes = self.routes(Family::of(gateway));
         let leads = |table| routes.iter().any(|it| it.table == table && it.destination.contains(&gateway));
@@ -241,8 +241,8 @@ impl ClientPlan {
         Family::ALL.iter().any(|family| !self.reply_rules(*family, &[]).is_empty())
     }
 
-    /// The rules that keep answers out of the tunnels of Egresses for originated connections only: narrow destinations
-    /// before wide ones, and those of other Egresses among them lead to the usual rules.
+    /// The rules that keep answers out of the tunnels of Egresses for originated connections only: narrow
+    /// destinations before wide ones; destinations of other Egresses among them lead to the usual rules.
     fn reply_rules(&self, family: Family, interfaces: &[Interface]) -> Vec<Rule> {
         let usable: Vec<(&Egress, IpAddr)> = self.usable(family).collect();
         if !usable.iter().any(|(egress, _)| egress.originating_only) {
@@ -271,7 +271,7 @@ impl ClientPlan {
         rules.collect()
     }
 
-    /// The Egresses that can be used in one family, with the gateway's address.
+    /// The Egresses that are usable in one family, with the gateway's address.
     fn usable(&self, family: Family) -> impl Iterator<Item = (&Egress, IpAddr)> {
         let has_address = family.among(&self.addresses).is_some();
         self.egresses.iter().filter(move |_| has_address).filter_map(move |egress| {

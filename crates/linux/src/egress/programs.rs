@@ -1,4 +1,4 @@
-//! The programs of the BPF datapath, loaded: each once, however many pods use it.
+//! The loaded programs of the BPF datapath: each once, however many pods use it.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -12,28 +12,28 @@ use super::state::PROGRAM_PREFIX;
 use super::{Family, SourcePort};
 use crate::bpf::{Assembler, LoadError, Program};
 
-/// The most programs that are kept for the next pod. They differ by Egresses, of which a node's pods use few.
+/// How many programs are cached. They differ by Egresses, of which a node's pods use few.
 const MOST_KEPT: usize = 256;
 
-/// What loads programs.
+/// Loads programs.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
     loaded: HashMap<Vec<[u8; 8]>, Arc<Program>>,
 }
 
-/// A kernel that cannot run the programs.
+/// Why a kernel cannot run the programs.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// It refuses one.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// It does not let one be tried.
+    /// It does not allow a test run.
     #[error("run a BPF program on a packet: {0}")]
     Run(Errno),
-    /// It takes packets apart otherwise than planned.
+    /// It decapsulates differently.
     #[error("a BPF program took a packet out of its tunnel and returned {result}")]
     Result {
-        /// What the program returned.
+        /// The program's return value.
         result: i32,
     },
 }
@@ -42,7 +42,7 @@ pub enum ProbeError {
 pub(super) const REDIRECTED: i32 = 7;
 
 impl Programs {
-    /// Tries whether the kernel takes the programs, and does what they say.
+    /// Tests whether the kernel accepts the programs, and whether they work.
     pub(super) fn probe() -> Result<Self, ProbeError> {
         for family in Family::ALL {
             let gateway = match family {
@@ -62,7 +62,7 @@ impl Programs {
         Ok(Self::default())
     }
 
-    /// Loads a program, or takes the same one that is loaded. The text stands for what it consists of.
+    /// Loads a program, or returns the same one if it is loaded. The text identifies its content.
     pub(super) fn load(
         &mut self,
         name: &'static str,
@@ -84,7 +84,7 @@ impl Programs {
     }
 }
 
-/// A packet as a tunnel of this family brings it, with an inner packet of a header alone.
+/// A packet of a tunnel of this family, with an inner packet of only a header.
 pub(super) fn specimen(family: Family) -> Vec<u8> {
     let inner: Vec<u8> = match family {
         Family::V4 => {

@@ -1,8 +1,8 @@
-//! What a namespace has of egress and what it should have, and the requests that lead from one to the other.
+//! The actual and the desired egress of a namespace, and the requests that lead from one to the other.
 //!
-//! Client and gateway, and both datapaths, say what they want in the same words: devices, routes, rules, neighbours and
-//! programs. Only what is ours is ever touched: devices by their alias, routes and rules by their protocol number and
-//! table, programs by their name.
+//! Client and gateway, and both datapaths, describe what they want in the same terms: devices, routes, rules,
+//! neighbours and programs. Only our objects are touched: devices by alias, routes and rules by protocol number and
+//! table, programs by name.
 
 mod observed;
 
@@ -24,10 +24,10 @@ use crate::tc::{self, Filter};
 
 pub(super) use self::observed::Observed;
 
-/// How the names of our programs begin.
+/// The prefix of our programs' names.
 pub(super) const PROGRAM_PREFIX: &str = "tenure_egress";
 
-/// What a namespace should have.
+/// The desired state of a namespace.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     /// Tunnels' devices.
@@ -43,8 +43,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// The requests that lead to it, in an order in which packets have a way all the time: what carries them comes first
-    /// and what leads them there last, and goes the other way round.
+    /// The requests, in an order in which packets always have a route: carriers are added first and removed last.
     pub(super) fn difference(&self, observed: &Observed) -> Vec<Request> {
         let mut requests = Vec::new();
         let there: BTreeMap<u32, &Link> = observed.links.iter().map(|link| (link.index, link)).collect();
@@ -58,7 +57,7 @@ impl Wanted {
         );
         requests.extend(self.attach(observed));
         let (missing, mut surplus) = reconcile::difference(&self.routes, &observed.routes, same);
-        // A route that only changes is replaced in one step, and then there is no old one left to remove.
+        // A changed route is replaced in one step, so no old one is left to remove.
         surplus.retain(|old| {
             !missing.iter().any(|new| (new.destination, new.table) == (old.destination, old.table))
         });
@@ -78,7 +77,7 @@ impl Wanted {
         requests
     }
 
-    /// Neighbours that stand for nobody any more. Those of a device that goes do so with it.
+    /// Neighbours that stand for nobody any more. Those of a deleted device are deleted with it.
     fn forget(&self, observed: &Observed) -> Vec<Request> {
         let is_wanted =
             |link: u32, address: IpAddr| self.neighbours.iter().any(|it| (it.0, it.1) == (link, address));
@@ -96,7 +95,7 @@ impl Wanted {
     }
 }
 
-/// Where a program is, whichever it is.
+/// Where a program is attached, whichever it is.
 fn place(filter: &Filter) -> (u32, tc::Side, u16) {
     (filter.link, filter.side, filter.priority)
 }

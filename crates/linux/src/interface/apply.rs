@@ -1,4 +1,4 @@
-//! Carries plans out, and puts everything back if one of them fails.
+//! Applies plans, and restores everything if one of them fails.
 
 use ipnet::IpNet;
 use netlink_packet_route::RouteNetlinkMessage;
@@ -18,7 +18,7 @@ const IFA_LOCAL: u16 = 2;
 const IFA_BROADCAST: u16 = 4;
 const IFA_PROTO: u16 = 11;
 
-/// Why an interface does not have what it should have.
+/// Why an interface could not be configured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no interface of this name.
@@ -29,15 +29,15 @@ pub enum Error {
     Kernel {
         /// The interface.
         name: String,
-        /// What was being done.
+        /// The step that failed.
         act: &'static str,
-        /// Why not.
+        /// The cause.
         source: socket::Error,
     },
 }
 
 impl Error {
-    /// What it means for whoever asked.
+    /// What it means for the caller.
     pub fn kind(&self) -> Kind {
         match self {
             Self::NoInterface(_) => Kind::Gone,
@@ -46,8 +46,8 @@ impl Error {
     }
 }
 
-/// Changes all interfaces as planned, and returns what they had before, for [`restore`]. If one of them cannot be changed,
-/// those that were are put back.
+/// Changes all interfaces as planned. Returns their previous state, for [`restore`]. If one of them cannot be
+/// changed, the others are restored.
 pub fn apply(host: &mut Host, plans: &[InterfacePlan]) -> Result<Vec<InterfaceState>, Error> {
     let mut before = Vec::with_capacity(plans.len());
     for plan in plans {
@@ -56,7 +56,7 @@ pub fn apply(host: &mut Host, plans: &[InterfacePlan]) -> Result<Vec<InterfaceSt
     }
     for (number, (plan, state)) in plans.iter().zip(&before).enumerate() {
         if let Err(error) = change(host, plan, state) {
-            // The first failure is what people can do something about.
+            // The first error is the one that people can act on.
             let _ = restore(host, &plans[..=number], &before[..=number]);
             return Err(error);
         }
@@ -64,7 +64,7 @@ pub fn apply(host: &mut Host, plans: &[InterfacePlan]) -> Result<Vec<InterfaceSt
     Ok(before)
 }
 
-/// Gives interfaces back what they had before they were changed as planned. All of them are tried; the first failure is told.
+/// Restores interfaces to their previous state. Tries all of them, and returns the first error.
 pub fn restore(host: &mut Host, plans: &[InterfacePlan], before: &[InterfaceState]) -> Result<(), Error> {
     let mut failed = None;
     for (plan, before) in plans.iter().zip(before) {
@@ -75,7 +75,7 @@ pub fn restore(host: &mut Host, plans: &[InterfacePlan], before: &[InterfaceStat
     failed.map_or(Ok(()), Err)
 }
 
-/// Sets an interface up or down and changes nothing else. Whether it was not so before.
+/// Sets an interface up or down, and changes nothing else. Returns whether that changed anything.
 pub fn set_up(host: &mut Host, name: &str, up: bool) -> Result<bool, Error> {
     let state = look(host, name)?.ok_or_else(|| Error::NoInterface(name.to_owned()))?;
     if state.up == up {
@@ -121,7 +121,7 @@ fn change(host: &mut Host, plan: &InterfacePlan, state: &InterfaceState) -> Resu
     if plan.routes.is_empty() && !state.routes.iter().any(|it| it.ours) {
         return Ok(());
     }
-    // Routes may have gone with addresses.
+    // Routes may have disappeared with addresses.
     let state = look(host, &plan.name)?.ok_or_else(|| Error::NoInterface(plan.name.clone()))?;
     let requests: Vec<Request> = plan
         .route_steps(&state)
@@ -136,7 +136,7 @@ fn change(host: &mut Host, plan: &InterfacePlan, state: &InterfaceState) -> Resu
 
 fn restore_one(host: &mut Host, plan: &InterfacePlan, before: &InterfaceState) -> Result<(), Error> {
     let fail = |act| move |source| Error::Kernel { name: plan.name.clone(), act, source };
-    // An interface that is gone has taken everything with it.
+    // A deleted interface has taken everything with it.
     let Some(now) = look(host, &plan.name)? else { return Ok(()) };
     let had = |address: &InterfaceAddress| before.address(address.address).is_some();
     let added = |it: &&InterfaceAddress| (it.ours || plan.addresses.contains(&it.address)) && !had(it);
@@ -146,7 +146,7 @@ fn restore_one(host: &mut Host, plan: &InterfacePlan, before: &InterfaceState) -
     let mut requests: Vec<Request> = gone.iter().map(|it| delete(now.index, it.address)).collect();
     let kept: Vec<&InterfaceAddress> = taken_along(&gone, &stay).collect();
     requests.extend(kept.iter().map(|it| keep(it)));
-    // Link-local addresses of IPv6 are the kernel's: they come back with the link.
+    // The kernel manages link-local IPv6 addresses: they come back with the link.
     let lost = lost.filter(|it| it.global || it.address.addr().is_ipv4());
     requests.extend(lost.map(keep));
     let promotion = (!kept.is_empty()).then(|| Promotion::begin(host, &plan.name));
@@ -176,7 +176,7 @@ fn restore_one(host: &mut Host, plan: &InterfacePlan, before: &InterfaceState) -
     addresses.and(linked).and(routes)
 }
 
-/// Gives an interface one of our addresses. One that is there already stays.
+/// Adds one of our addresses to an interface, unless it exists.
 fn add(index: u32, address: IpNet) -> Request {
     let message = about(RTM_NEWADDR, index, address);
     let broadcast = match address {
@@ -212,8 +212,8 @@ fn about(kind: u16, index: u32, address: IpNet) -> Message {
     }
 }
 
-/// While it lasts, the kernel keeps further addresses of a network whose first is removed, so that their connections and
-/// routes survive. Where the parameter may not be written, they are put back all the same.
+/// While this exists, the kernel keeps the secondary addresses of a network whose primary is removed, so that their
+/// connections and routes survive. If the parameter cannot be written, they are added again anyway.
 struct Promotion {
     name: String,
     set: bool,
@@ -231,7 +231,7 @@ impl Promotion {
     fn end(self, host: &Host) {
         if self.set {
             let back = || sysctl::set_of_link("ipv4", &self.name, Self::PARAMETER, "0");
-            // It stays on if it cannot be put back, which does no harm.
+            // It stays on if it cannot be restored, which does no harm.
             drop(host.namespace.run(back));
         }
     }

@@ -1,4 +1,4 @@
-//! From what an interface has to what it is to have, without I/O.
+//! Plans from the actual to the desired state of an interface, without I/O.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,33 +10,33 @@ use super::{Detection, InterfaceAddress, InterfaceState, MARK};
 use crate::route::Route;
 
 const MAIN_TABLE: u32 = 254;
-/// What the kernel takes for an IPv6 route whose metric is not given.
+/// The kernel's default metric of IPv6 routes.
 const DEFAULT_METRIC_V6: u32 = 1024;
 
-/// What an interface is to have from us.
+/// The desired state of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfacePlan {
     /// Its name.
     pub name: String,
-    /// Whether it is set up; otherwise that is left alone.
+    /// Whether to set it up; otherwise that is left alone.
     pub up: bool,
-    /// The largest packet; left alone if it is not given.
+    /// The MTU; left alone if not given.
     pub mtu: Option<u32>,
     /// Our addresses.
     pub addresses: Vec<IpNet>,
-    /// Addresses that are on record as ours. They are removed if they are not among our addresses, also without our mark:
-    /// kernels before 5.18 do not keep it.
+    /// Addresses that are recorded as ours. They are removed if they are not among our addresses, even without our
+    /// mark: kernels before 5.18 do not keep it.
     pub recorded: BTreeSet<IpNet>,
     /// Our routes.
     pub routes: Vec<PlannedRoute>,
 }
 
-/// A route that an interface is to have from us.
+/// A desired route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PlannedRoute {
     /// Where packets go.
     pub destination: IpNet,
-    /// The router that leads there.
+    /// The next hop.
     pub gateway: Option<IpAddr>,
     /// The kernel's default if it is not given.
     pub metric: Option<u32>,
@@ -65,9 +65,9 @@ impl PlannedRoute {
 pub(super) enum AddressStep {
     /// Removes an address.
     Delete(IpNet),
-    /// Puts an address back that the kernel may have removed with another.
+    /// Adds an address again that the kernel may have removed with another.
     Keep(Box<InterfaceAddress>),
-    /// Gives the interface one of our addresses.
+    /// Adds one of our addresses.
     Add(IpNet),
 }
 
@@ -84,9 +84,9 @@ impl InterfacePlan {
         address.ours || self.recorded.contains(&address.address) || self.addresses.contains(&address.address)
     }
 
-    /// How the addresses become what they should be: deletions, then what must stay, then additions.
+    /// The steps to the desired addresses: deletions, then what must stay, then additions.
     pub(super) fn address_steps(&self, state: &InterfaceState) -> Vec<AddressStep> {
-        // One that somebody else has is added again, so that the kernel asks again.
+        // An address that somebody else has is added again, so that the kernel checks again.
         let right =
             |it: &InterfaceAddress| self.addresses.contains(&it.address) && it.detection != Detection::Failed;
         let (gone, stay): (Vec<_>, Vec<_>) =
@@ -98,7 +98,7 @@ impl InterfacePlan {
         steps
     }
 
-    /// How our routes become what they should be.
+    /// The steps to the desired routes.
     pub(super) fn route_steps(&self, state: &InterfaceState) -> Vec<RouteStep> {
         let ours: Vec<&Route> = state.routes.iter().filter(|it| it.ours).map(|it| &it.route).collect();
         let wanted = |route: &Route| self.routes.iter().any(|it| it.is(route, state.index));
@@ -108,7 +108,7 @@ impl InterfacePlan {
         surplus.chain(missing).collect()
     }
 
-    /// What an interface has that it should not have, or lacks.
+    /// How an interface differs from the desired state.
     pub fn differences(&self, state: Option<&InterfaceState>) -> Vec<Difference> {
         let Some(state) = state else { return vec![Difference::NoInterface] };
         let mut found = Vec::new();
@@ -136,7 +136,7 @@ impl InterfacePlan {
     }
 }
 
-/// The addresses that the kernel removes together with others: further ones of their networks.
+/// The addresses that the kernel removes together with others: secondaries of their networks.
 pub(super) fn taken_along<'s>(
     gone: &[&InterfaceAddress],
     stay: &[&'s InterfaceAddress],
@@ -150,7 +150,7 @@ pub(super) fn taken_along<'s>(
     stay.iter().copied().filter(also).collect::<Vec<_>>().into_iter()
 }
 
-/// Something that an interface has and should not have, or lacks.
+/// A difference from the desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// It is not there.
@@ -170,7 +170,7 @@ pub enum Difference {
     AddressLeft(IpNet),
     /// Somebody else on the segment has an address.
     Duplicate(IpNet),
-    /// The kernel still asks whether somebody else has an address: look again a little later.
+    /// The kernel still checks whether somebody else has an address: look again a little later.
     Tentative(IpNet),
     /// A route is not there.
     RouteMissing(String),

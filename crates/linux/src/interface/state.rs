@@ -1,4 +1,4 @@
-//! What an interface has, as the kernel lists it.
+//! The state of an interface, as the kernel lists it.
 
 use std::collections::BTreeSet;
 
@@ -32,15 +32,15 @@ pub struct InterfaceState {
     pub kind: LinkKind,
     /// Whether it is set up.
     pub up: bool,
-    /// Whether the other end of the wire is there.
+    /// Whether the link has a carrier.
     pub carrier: bool,
-    /// The largest packet that it takes.
+    /// Its MTU.
     pub mtu: u32,
     /// Its Ethernet address.
     pub mac: Option<Mac>,
     /// Its addresses, in the kernel's order.
     pub addresses: Vec<InterfaceAddress>,
-    /// The routes through it that the kernel did not make itself.
+    /// The routes through it that the kernel did not create itself.
     pub routes: Vec<InterfaceRoute>,
 }
 
@@ -51,24 +51,24 @@ pub struct InterfaceAddress {
     pub address: IpNet,
     /// Whether it carries our mark.
     pub ours: bool,
-    /// Whether the kernel keeps it as a further address of a network.
+    /// Whether it is a secondary address.
     pub secondary: bool,
     /// Whether somebody else on the segment has it, as far as the kernel knows.
     pub detection: Detection,
-    /// For how many seconds it is valid, if not for good: one from DHCP or a router's announcement.
+    /// For how many seconds it is valid, if limited: an address from DHCP or a router advertisement.
     pub leased: Option<u32>,
-    /// Whether it means the same beyond this link.
+    /// Whether it is valid beyond this link.
     pub global: bool,
-    /// All of it, to put it back.
+    /// The whole message, to restore it.
     pub(super) message: AddressMessage,
 }
 
-/// How duplicate address detection went, which IPv6 has.
+/// The result of IPv6 duplicate address detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detection {
-    /// Nobody else has the address, or nobody was asked.
+    /// Nobody else has the address, or there was no check.
     Passed,
-    /// The kernel still asks.
+    /// The check is still running.
     Running,
     /// Somebody else has it.
     Failed,
@@ -81,17 +81,17 @@ pub struct InterfaceRoute {
     pub route: Route,
     /// Whether it carries our mark.
     pub ours: bool,
-    /// All of it, to put it back.
+    /// The whole message, to restore it.
     pub(super) message: RouteMessage,
 }
 
 impl InterfaceState {
-    /// The address that is exactly this.
+    /// Exactly this address.
     pub fn address(&self, address: IpNet) -> Option<&InterfaceAddress> {
         self.addresses.iter().find(|it| it.address == address)
     }
 
-    /// Whether it has this address, with whatever prefix.
+    /// Whether it has this address, with any prefix length.
     pub fn has_ip(&self, ip: std::net::IpAddr) -> bool {
         self.addresses.iter().any(|it| it.address.addr() == ip)
     }
@@ -118,7 +118,7 @@ impl InterfaceAddress {
         Some(Self {
             address,
             ours,
-            // In IPv6 the same bit is of temporary addresses.
+            // In IPv6 the same bit marks temporary addresses.
             secondary: has(AddressFlags::Secondary) && address.addr().is_ipv4(),
             detection: if has(AddressFlags::Dadfailed) {
                 Detection::Failed
@@ -145,7 +145,7 @@ impl InterfaceRoute {
     }
 }
 
-/// What the interface of this name has; nothing if there is none.
+/// The state of the interface of this name; `None` if there is none.
 pub fn read(host: &mut Host, name: &str) -> Result<Option<InterfaceState>, Error> {
     let socket = &mut host.socket;
     let Some(link) = Link::by_name(socket, name)? else { return Ok(None) };
@@ -154,8 +154,8 @@ pub fn read(host: &mut Host, name: &str) -> Result<Option<InterfaceState>, Error
     Ok(Some(state(&link, addresses, routes)))
 }
 
-/// What all interfaces have, in the order of their numbers. Routes are listed of the named ones alone: a node may have a whole
-/// routing table of the internet.
+/// The state of all interfaces, ordered by index. Routes are listed only for the named ones: a node may have a full
+/// internet routing table.
 pub fn read_all(host: &mut Host, routes_of: &BTreeSet<String>) -> Result<Vec<InterfaceState>, Error> {
     let socket = &mut host.socket;
     let mut links = Link::all(socket)?;
@@ -171,7 +171,7 @@ pub fn read_all(host: &mut Host, routes_of: &BTreeSet<String>) -> Result<Vec<Int
     Ok(found)
 }
 
-/// What all interfaces have, with all routes through them.
+/// The state of all interfaces, with all routes through them.
 pub fn read_whole(host: &mut Host) -> Result<Vec<InterfaceState>, Error> {
     let mut found = read_all(host, &BTreeSet::new())?;
     let routes = routes(&mut host.socket, None)?;

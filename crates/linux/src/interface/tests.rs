@@ -1,4 +1,4 @@
-//! The steps without a kernel: a model of how the kernel keeps the addresses of a link, and any plan on it.
+//! The steps without a kernel: any plan, on a model of how the kernel keeps the addresses of a link.
 
 use std::collections::BTreeSet;
 
@@ -76,8 +76,8 @@ fn any_address() -> impl Strategy<Value = IpNet> {
 }
 
 proptest! {
-    /// Whatever is there and whatever `promote_secondaries` is: afterwards our addresses are exactly the wanted ones, and
-    /// those of others are all there.
+    /// Whatever exists, and whatever `promote_secondaries` is: afterwards our addresses are exactly the desired ones,
+    /// and those of others are all there.
     #[test]
     fn our_addresses_become_the_wanted_ones_and_those_of_others_stay(
         there in prop::collection::vec((any_address(), any::<bool>()), 0..7),

@@ -100,6 +100,7 @@ pub(crate) fn pod(name: &str, node: &str, address: &str) -> PodFacts {
         node: node.into(),
         addresses: vec![ip(address)],
         networks: Vec::new(),
+        macs: Vec::new(),
         host_network: false,
         over: false,
     }

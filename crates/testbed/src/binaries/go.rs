@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::cache::failed;
+use super::packages::last_lines;
 use super::progress::Progress;
 use super::search::Search;
 use super::{BinariesError, Program};
@@ -249,8 +250,7 @@ impl Go {
             return Ok(());
         }
         let text = fs::read_to_string(log).unwrap_or_default();
-        let end: Vec<&str> = text.lines().rev().take(5).collect();
-        let end = end.into_iter().rev().collect::<Vec<_>>().join("; ");
+        let end = last_lines(&text);
         Err(BinariesError::Build { module: module.expected().0, log: log.to_owned(), end })
     }
 }

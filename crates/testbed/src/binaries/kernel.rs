@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use super::cache::{Cache, failed};
+use super::packages::unpack;
 use super::progress::Progress;
 use super::{BinariesError, Origin};
 
@@ -45,20 +45,7 @@ fn download(directory: &Path, busybox: &Path) -> Result<(), BinariesError> {
         rm ./*.deb
         "$1" depmod -b "$PWD" "$(ls lib/modules)"
     "#;
-    let shell = Path::new("/bin/sh");
-    let output = Command::new(shell)
-        .args(["-c", script, META_PACKAGE])
-        .arg(busybox)
-        .current_dir(directory)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(failed("running", shell))?;
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let end: Vec<&str> = text.lines().rev().take(5).collect();
-        let log = end.into_iter().rev().collect::<Vec<_>>().join("; ");
-        return Err(BinariesError::Apt { packages: META_PACKAGE.to_owned(), log });
-    }
+    unpack(script, META_PACKAGE, &[busybox], directory)?;
     progress.done();
     Ok(())
 }

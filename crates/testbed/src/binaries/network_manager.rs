@@ -2,9 +2,9 @@
 //! take over the machine's own interfaces at the next boot.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use super::cache::{Cache, failed};
+use super::cache::Cache;
+use super::packages::unpack;
 use super::progress::Progress;
 use super::{BinariesError, Origin};
 
@@ -41,20 +41,7 @@ fn download(directory: &Path) -> Result<(), BinariesError> {
         lacks=$(LD_LIBRARY_PATH=$(echo "$PWD"/usr/lib/*-linux-gnu) ldd usr/sbin/NetworkManager usr/bin/dbus-daemon | grep 'not found' || true)
         if [ -n "$lacks" ]; then echo "libraries are missing: $lacks" >&2; exit 1; fi
     "#;
-    let shell = Path::new("/bin/sh");
-    let output = Command::new(shell)
-        .args(["-c", script, PACKAGES])
-        .current_dir(directory)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(failed("running", shell))?;
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let end: Vec<&str> = text.lines().rev().take(5).collect();
-        let log = end.into_iter().rev().collect::<Vec<_>>().join("; ");
-        return Err(BinariesError::Apt { packages: PACKAGES.to_owned(), log });
-    }
+    unpack(script, PACKAGES, &[], directory)?;
     progress.done();
     Ok(())
 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use nix::unistd::geteuid;
 
@@ -87,16 +87,41 @@ fn run(policy: &Path, packages: &[&str]) -> Result<(), BinariesError> {
         .stdin(Stdio::null())
         .output()
         .map_err(failed("running", &shell))?;
+    succeeded(&output, &packages.join(" "))
+}
+
+/// Downloads and unpacks `packages` into a directory with a script, which has them as `$0` and then these arguments.
+pub(super) fn unpack(
+    script: &str,
+    packages: &str,
+    arguments: &[&Path],
+    directory: &Path,
+) -> Result<(), BinariesError> {
+    let shell = Path::new("/bin/sh");
+    let output = Command::new(shell)
+        .args(["-c", script, packages])
+        .args(arguments)
+        .current_dir(directory)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(failed("running", shell))?;
+    succeeded(&output, packages)
+}
+
+fn succeeded(output: &Output, packages: &str) -> Result<(), BinariesError> {
     if output.status.success() {
         return Ok(());
     }
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
-    let end: Vec<&str> = text.lines().rev().take(5).collect();
-    Err(BinariesError::Apt {
-        packages: packages.join(" "),
-        log: end.into_iter().rev().collect::<Vec<_>>().join("; "),
-    })
+    let text = [output.stdout.as_slice(), &output.stderr].concat();
+    let log = last_lines(&String::from_utf8_lossy(&text));
+    Err(BinariesError::Apt { packages: packages.to_owned(), log })
+}
+
+/// The end of a log, in one line.
+pub(super) fn last_lines(log: &str) -> String {
+    let end: Vec<&str> = log.lines().rev().take(5).collect();
+    end.into_iter().rev().collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

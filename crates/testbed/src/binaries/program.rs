@@ -31,6 +31,7 @@ pub enum Program {
     Loopback,
     Cnitool,
     Qemu,
+    Chromium,
 }
 
 /// The source of a missing program.
@@ -71,11 +72,14 @@ impl Program {
     /// What a virtual machine with another kernel runs in.
     pub const MACHINE: [Self; 1] = [Self::Qemu];
 
+    /// What pages are tested in.
+    pub const BROWSER: [Self; 1] = [Self::Chromium];
+
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         let parts =
             Self::CONTROL_PLANE.into_iter().chain(Self::CLUSTER).chain(Self::CNI).chain(Self::ROUTING);
-        parts.chain(Self::MACHINE)
+        parts.chain(Self::MACHINE).chain(Self::BROWSER)
     }
 
     /// Its file name.
@@ -104,6 +108,7 @@ impl Program {
             Self::Loopback => "loopback",
             Self::Cnitool => "cnitool",
             Self::Qemu => "qemu-system-x86_64",
+            Self::Chromium => "chromium",
         }
     }
 
@@ -116,6 +121,7 @@ impl Program {
             Self::Nft => Source::Debian("nftables"),
             Self::Ip => Source::Debian("iproute2"),
             Self::Qemu => Source::Debian("qemu-system-x86"),
+            Self::Chromium => Source::Debian("chromium"),
             Self::Bird | Self::Birdc => Source::Debian("bird2"),
             Self::KubeApiserver
             | Self::KubeControllerManager

@@ -157,7 +157,8 @@ fn named(common: &str, organizations: &[&str]) -> CertificateParams {
     params
 }
 
-fn write(path: &Path, text: &str) -> Result<(), ControlPlaneError> {
+/// Writes a file.
+pub(super) fn write(path: &Path, text: &str) -> Result<(), ControlPlaneError> {
     std::fs::write(path, text).map_err(|source| ControlPlaneError::File {
         act: "writing",
         path: path.into(),

@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tenure_handles::{Entropy as _, SystemEntropy};
 
-use super::certificates::Authority;
+use super::certificates::{Authority, write};
 use super::credentials::{Access, Credentials};
 use super::{ControlPlaneError, ControlPlaneOptions};
 use crate::binaries::{Binaries, Program};
@@ -274,14 +274,6 @@ fn first_addresses(ranges: &str) -> Result<Vec<String>, ControlPlaneError> {
     };
     let wrong = |range: &str| ControlPlaneError::ServiceRange { range: range.to_owned() };
     ranges.split(',').map(|range| first(range).ok_or_else(|| wrong(range))).collect()
-}
-
-fn write(path: &Path, text: &str) -> Result<(), ControlPlaneError> {
-    std::fs::write(path, text).map_err(|source| ControlPlaneError::File {
-        act: "writing",
-        path: path.into(),
-        source,
-    })
 }
 
 #[cfg(test)]

@@ -152,3 +152,24 @@ fn readers_learn_of_what_a_restored_database_shows() {
     let Changed::Keys(keys) = cache.changed(&mut cursor) else { panic!("everything is to be looked at") };
     assert_eq!(keys.iter().map(AsRef::as_ref).collect::<Vec<_>>(), ["later", "older"]);
 }
+
+#[test]
+fn what_is_kept_at_a_version_is_known_again_and_nothing_else_is() {
+    let mut nodes = Cache::default();
+    assert!(!nodes.keeps("a", Some("1"), 5));
+    nodes.apply(node("a", "1", 5));
+    assert!(nodes.keeps("a", Some("1"), 5));
+    for other in
+        [("b", Some("1"), 5), ("a", Some("2"), 5), ("a", None, 5), ("a", Some("1"), 4), ("a", Some("1"), 6)]
+    {
+        assert!(!nodes.keeps(other.0, other.1, other.2), "{other:?}");
+    }
+    // A watch that shows it during a list shows that it is there.
+    nodes.begin();
+    assert!(nodes.keeps("a", Some("1"), 5));
+    nodes.finish();
+    assert!(nodes.get("a").is_some());
+    // If it can be read again, that is news.
+    nodes.keep("a", "1");
+    assert!(!nodes.keeps("a", Some("1"), 5));
+}

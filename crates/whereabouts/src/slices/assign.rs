@@ -1,4 +1,4 @@
-//! Whose slice is whose.
+//! Assigns slices to nodes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -18,41 +18,41 @@ pub(super) struct Assigned<'a> {
     pub(super) taken: usize,
     /// How many are for claims.
     pub(super) floating: usize,
-    /// Nodes that live and have none, by name.
+    /// Living nodes without a slice, by name.
     pub(super) without: Vec<&'a str>,
     /// Slices that wait until what is held in them is released.
     pub(super) waiting: usize,
 }
 
 impl Assigned<'_> {
-    /// Whether at most so many slices change.
+    /// Whether at most this many slices change.
     pub(super) fn is_small(&self, most: usize) -> bool {
         matches!(&self.given, Given::Changes(changes) if changes.len() <= most)
     }
 }
 
-/// Slices with their nodes; the node is empty where there is none.
+/// Slices with their nodes; the node is empty if there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Given<'a> {
-    /// All slices, in their order.
+    /// All slices, in order.
     All(Vec<&'a str>),
-    /// Only the slices that change, by their number.
+    /// Only the slices that change, by number.
     Changes(BTreeMap<usize, &'a str>),
 }
 
-/// What may be given to those who have nothing.
+/// What may be assigned to nodes without a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Give {
-    /// What is free.
+    /// Free slices.
     All,
-    /// What they hold something in: others may still take from the whole range.
+    /// Slices in which they hold something: others may still take from the whole range.
     Held,
-    /// Nothing: the range must not be cut.
+    /// Nothing: the range must not be divided.
     Nothing,
 }
 
 impl Give {
-    /// Where the range may be cut; `sealed` says whether nobody takes from the whole of it any more.
+    /// The range may be divided; `sealed` tells whether nobody takes from the whole of it any more.
     pub(super) fn given(sealed: bool) -> Self {
         if sealed { Self::All } else { Self::Held }
     }
@@ -77,12 +77,12 @@ pub(super) fn assign<'a>(
     let named =
         |slice: usize| pool.cut.get(slice as u128).is_some_and(|cidr| floating.slices.contains(&cidr));
 
-    // Who has one keeps it, while it lives or holds something.
+    // A node keeps its slice while it lives or holds something.
     let present = known.and_then(|known| known.object.status.as_ref());
     let in_order = known.is_some_and(|known| known.facts.in_order && known.facts.cut == Some(pool.cut));
     let mut displaced: Vec<&str> = Vec::new();
     let mut left: BTreeSet<usize> = BTreeSet::new();
-    // How many of those who live have one.
+    // How many of the living nodes have one.
     let mut living = 0;
     let given = present.into_iter().flat_map(|status| &status.allocations).enumerate();
     for (index, slice) in given.filter(|(_, slice)| !slice.node_name.is_empty()) {
@@ -93,7 +93,7 @@ pub(super) fn assign<'a>(
         };
         let place = if in_order { Some(index) } else { place() };
         if node == SLICE_OWNER {
-            // Claims may have many, and each is kept for its own sake.
+            // Claims may have many; each is kept separately.
             if let Some(place) = place.filter(|place| nodes[*place].is_empty())
                 && (holders.has(place, node) || named(place))
             {
@@ -113,7 +113,7 @@ pub(super) fn assign<'a>(
         }
     }
 
-    // What is held in a slice without a node keeps it for its holder, or keeps it back.
+    // A slice without a node in which something is held goes to the holder, or is withheld.
     let mut kept_back: BTreeSet<usize> = BTreeSet::new();
     for all in holders.by_slice() {
         let slice = all[0].0;
@@ -122,7 +122,7 @@ pub(super) fn assign<'a>(
         }
         match all {
             [(_, SLICE_OWNER)] if give != Give::Nothing => nodes[slice] = SLICE_OWNER,
-            // What is held there is of another pool, where this one must not be cut.
+            // What is held there belongs to another pool, if this one must not be divided.
             [(_, only)] if give != Give::Nothing && served.insert(only) => {
                 nodes[slice] = only;
                 living += usize::from(inputs.nodes.contains(*only));
@@ -135,8 +135,8 @@ pub(super) fn assign<'a>(
     let has_node = |node: &&&str| !node.is_empty() && **node != SLICE_OWNER;
     let dead = nodes.iter().filter(has_node).count() - living;
     let waiting = kept_back.len() + dead;
-    // What a node has left is given to another with a later write: a node that is taking its slice says so first and looks then
-    // whether it still has it, so that one of the two sees the other.
+    // A slice that a node has left is assigned with a later write: a node that is taking its slice first says so and
+    // then checks that it still has it, so one of the two sees the other.
     kept_back.extend(left);
 
     // What claims ask for by name.
@@ -149,7 +149,7 @@ pub(super) fn assign<'a>(
         }
     }
 
-    // The rest, lowest slice first: to those who had one before it was cut anew, then by name.
+    // The rest, lowest slice first: to nodes that had one before the range was divided differently, then by name.
     let mut line: Vec<&str> = Vec::new();
     if living < inputs.nodes.len() {
         let mut unserved: Vec<&str> =
@@ -170,7 +170,7 @@ pub(super) fn assign<'a>(
         }
     }
     if give_away {
-        // Last of all, because a node without a slice serves no pod at all.
+        // Last, because a node without a slice serves no pod at all.
         for slice in free
             .filter(|slice| nodes[*slice].is_empty() && usable(slice))
             .take(floating.more)
@@ -185,7 +185,8 @@ pub(super) fn assign<'a>(
     Assigned { given: Given::All(nodes), count, taken, floating, without, waiting }
 }
 
-/// Who holds addresses in which slice, or may at any time: its ledger says that it hands out of it. By slice, each once.
+/// Who holds addresses in which slice, or may at any time because its ledger marks the slice as in use. By slice,
+/// without duplicates.
 struct Holders<'a>(Vec<(usize, &'a str)>);
 
 impl<'a> Holders<'a> {

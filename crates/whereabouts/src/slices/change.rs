@@ -1,4 +1,4 @@
-//! A change of some slices of a pool: it is written as what changes, however many slices there are.
+//! A change of some slices of a pool. Only the changes are written, however many slices exist.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ pub struct SliceChange {
     pub version: Option<String>,
     /// The slices that get another node, or none.
     pub slices: Vec<SliceEdit>,
-    /// All conditions, if one is different.
+    /// All conditions, if one changes.
     conditions: Option<Vec<Condition>>,
-    /// All annotations, if one is different.
+    /// All annotations, if one changes.
     annotations: Option<BTreeMap<String, String>>,
-    /// All owners, if one is different.
+    /// All owners, if one changes.
     owners: Option<Vec<OwnerReference>>,
 }
 
@@ -56,12 +56,12 @@ impl SliceChange {
         }
     }
 
-    /// The node that a slice gets; nothing if it keeps what it has.
+    /// The node that a slice gets; `None` if it keeps its node.
     pub fn after(&self, place: usize) -> Option<&str> {
         self.slices.iter().find(|edit| edit.place == place).map(|edit| edit.after.as_str())
     }
 
-    /// The change as a JSON patch. It tests the version, and that each slice is what it was.
+    /// The change as a JSON patch, which tests the version and the current state of each slice.
     pub fn patch(&self) -> Value {
         let operation = |op: &str, path: &str, value: Value| json!({"op": op, "path": path, "value": value});
         let mut operations = vec![operation("test", "/metadata/resourceVersion", json!(self.version))];
@@ -79,7 +79,7 @@ impl SliceChange {
         Value::Array(operations)
     }
 
-    /// The pool after the change; nothing if the pool has changed since.
+    /// The pool after the change; `None` if the pool has changed since.
     pub fn apply(&self, pool: &NodeSlicePool) -> Option<NodeSlicePool> {
         if pool.metadata.resource_version != self.version {
             return None;

@@ -1,4 +1,4 @@
-//! Which pools people ask for.
+//! Which pools are requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,39 +11,39 @@ use super::{AttachmentDefinition, Group, SlicePlan};
 use crate::config::{Arguments, Config, ConfigError, RangeConfig, networks_of};
 use crate::ledger::PoolId;
 
-/// Two attachment definitions of one network that say different things.
+/// Two attachment definitions of one network that contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The pool.
     pub pool: String,
-    /// The one that is heeded, by namespace and name.
+    /// The one that counts, by namespace and name.
     pub heeded: (String, String),
-    /// The one that is not.
+    /// The one that does not.
     pub other: (String, String),
     /// What they say.
     pub message: String,
 }
 
-/// An attachment definition, and what it asks for.
+/// An attachment definition, and what it requests.
 #[derive(Clone, Debug)]
 pub struct Definition {
     /// The definition.
     pub attachment: AttachmentDefinition,
-    /// The `network_name`s of all of our networks in it, sliced or not.
+    /// The `network_name`s of all our networks in it, sliced or not.
     pub networks: BTreeSet<String>,
-    /// What it asks for, or why it cannot be read.
+    /// What it requests, or why it cannot be read.
     asks: Result<Asks, String>,
 }
 
-/// What a definition asks for.
+/// What a definition requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Asks {
     pools: Vec<AskedPool>,
-    /// Ranges that it asks for whole, and whether it heeds other ranges of the network.
+    /// Ranges that it requests undivided, and whether it respects other ranges of the network.
     whole: Vec<(PoolId, bool)>,
 }
 
-/// A pool that a definition asks for.
+/// A pool that a definition requests.
 #[derive(Clone, Debug, PartialEq)]
 struct AskedPool {
     name: String,
@@ -72,7 +72,7 @@ impl Definition {
         Self { attachment, networks, asks }
     }
 
-    /// Whether it asks for the same as another one, which may say something else of what concerns nobody here.
+    /// Whether it requests the same as another one; other differences do not matter here.
     pub fn asks_like(&self, other: &Self) -> bool {
         let mut edited = other.attachment.clone();
         edited.config.clone_from(&self.attachment.config);
@@ -87,7 +87,7 @@ impl Definition {
         self.asks.as_ref().err().map(String::as_str)
     }
 
-    /// The names of the pools that it asks for or, if it cannot be read, may mean.
+    /// The names of the pools that it requests or, if it cannot be read, may mean.
     pub fn pool_names(&self) -> BTreeSet<String> {
         match &self.asks {
             Ok(asks) => asks.pools.iter().map(|pool| pool.name.clone()).collect(),
@@ -95,20 +95,20 @@ impl Definition {
         }
     }
 
-    /// The ranges of a pool that it asks for.
+    /// The ranges of a pool that it requests.
     pub fn ranges_of(&self, pool: &str) -> impl Iterator<Item = PoolId> {
         let asked = self.asks.iter().flat_map(|asks| &asks.pools).filter(move |asked| asked.name == pool);
         asked.map(|asked| PoolId::shared(&asked.network, asked.cut.whole()))
     }
 
-    /// The ranges that it asks for whole.
+    /// The ranges that it requests undivided.
     pub fn whole(&self) -> impl Iterator<Item = &PoolId> {
         self.asks.iter().flat_map(|asks| &asks.whole).map(|(id, _)| id)
     }
 }
 
 impl Asks {
-    /// The same and what one more network asks for.
+    /// Adds what another network requests.
     fn and(mut self, config: &Config) -> Result<Self, String> {
         if !config.is_sliced() {
             let whole = config.ranges.iter().map(|range| PoolId::shared(&config.network, range.cidr()));
@@ -126,30 +126,30 @@ impl Asks {
     }
 }
 
-/// A pool that people ask for.
+/// A requested pool.
 #[derive(Clone, Debug)]
 pub(super) struct Desired<'a> {
     pub(super) name: &'a str,
     pub(super) network: &'a str,
     pub(super) range: &'a RangeConfig,
     pub(super) cut: Slices,
-    /// The slice size as it was written.
+    /// The slice size as written.
     pub(super) size: &'a str,
-    /// Who asks, oldest first.
+    /// The definitions that request it, oldest first.
     pub(super) owners: Vec<&'a AttachmentDefinition>,
     pub(super) conflicts: Vec<Conflict>,
 }
 
-/// A range that a definition asks for whole.
+/// A range that a definition requests undivided.
 #[derive(Clone, Debug)]
 pub(super) struct Whole<'a> {
     pub(super) id: &'a PoolId,
-    /// Whether it heeds other ranges of the network.
+    /// Whether it respects other ranges of the network.
     pub(super) heeds: bool,
     pub(super) owner: &'a AttachmentDefinition,
 }
 
-/// All of them, what is asked for whole, and what cannot be read.
+/// All requested pools, undivided ranges, and unreadable definitions.
 pub(super) struct AllDesired<'a> {
     pub(super) pools: BTreeMap<&'a str, Desired<'a>>,
     /// Oldest first.
@@ -157,26 +157,26 @@ pub(super) struct AllDesired<'a> {
     unreadable: Vec<&'a AttachmentDefinition>,
 }
 
-/// The annotation of a `NodeSlicePool` that has the UIDs of the definitions that asked for it, with blanks between.
+/// The annotation of a `NodeSlicePool` with the UIDs of the definitions that requested it, separated by blanks.
 const DEFINITIONS: &str = "whereabouts.cni.cncf.io/definitions";
-/// So many are named.
+/// How many are listed.
 const MOST_DEFINITIONS: usize = 64;
 
-/// What a pool says about who asked for it.
+/// What a pool says about who requested it.
 pub(super) fn definitions(owners: &[&AttachmentDefinition]) -> (String, String) {
     let uids = owners.iter().take(MOST_DEFINITIONS).map(|owner| owner.uid.as_str());
     (DEFINITIONS.to_owned(), uids.collect::<Vec<_>>().join(" "))
 }
 
 impl AllDesired<'_> {
-    /// Whether a pool may be meant by something that cannot be read.
+    /// Whether an unreadable definition may mean a pool.
     pub(super) fn keeps(&self, pool: &NodeSlicePool) -> bool {
         self.unreadable.iter().any(|definition| may_mean(definition, pool))
     }
 }
 
-/// The names of a sliced network's pools, one for each of its ranges, in their order: the network's (or the
-/// configuration's) for the first, and for each further range that name with the range behind it.
+/// The names of a sliced network's pools, one for each range, in order: the network's (or the configuration's) name
+/// for the first, and that name followed by the range for each further one.
 pub fn slice_pools(config: &Config) -> Result<Vec<(String, Slices)>, NameError> {
     let base = slice_pool_name(&config.network, &config.name)?;
     let cuts = config.ranges.iter().filter_map(|range| Some((range, range.slices?)));
@@ -192,7 +192,7 @@ pub fn slice_pools(config: &Config) -> Result<Vec<(String, Slices)>, NameError> 
     cuts.enumerate().map(name).collect()
 }
 
-/// Whether any of these definitions asks for a pool, or may mean it and cannot be read.
+/// Whether any of these definitions requests a pool, or cannot be read and may mean it.
 pub fn is_asked_for(
     pool: &NodeSlicePool,
     attachments: &[AttachmentDefinition],
@@ -205,7 +205,7 @@ pub fn is_asked_for(
     })
 }
 
-/// The `network_name`s of all of our networks in these definitions, sliced or not.
+/// The `network_name`s of all our networks in these definitions, sliced or not.
 pub fn networks(attachments: &[AttachmentDefinition], flat: Option<&Value>) -> BTreeSet<String> {
     attachments.iter().flat_map(|one| Definition::read(one.clone(), flat).networks).collect()
 }
@@ -242,7 +242,7 @@ pub(super) fn read<'a>(inputs: &Group<'a>, plan: &mut SlicePlan) -> AllDesired<'
     all
 }
 
-/// One pool of all that ask for it: as it is now if anybody still wants that, else as the oldest wants it.
+/// One pool from all that request it: as it is now if anybody still wants that, otherwise as the oldest wants it.
 fn agree<'a>(inputs: &Group<'a>, candidates: Vec<Desired<'a>>) -> Option<Desired<'a>> {
     let name = candidates.first()?.name;
     let present = inputs.pools.iter().find(|pool| pool.object.metadata.name.as_deref() == Some(name));
@@ -280,15 +280,15 @@ fn agree<'a>(inputs: &Group<'a>, candidates: Vec<Desired<'a>>) -> Option<Desired
     Some(pool)
 }
 
-/// Whether something that cannot be read may ask for a pool: by its name, and if the pool does not say that others did. A pool is not
-/// deleted for a typing error.
+/// Whether an unreadable definition may request a pool: by its name, unless the pool says that others did. A typing
+/// error must not delete a pool.
 fn may_mean(definition: &AttachmentDefinition, pool: &NodeSlicePool) -> bool {
     let said = pool.metadata.annotations.as_ref().and_then(|all| all.get(DEFINITIONS));
     let asked = said.is_none_or(|said| said.split_whitespace().any(|uid| uid == definition.uid));
     asked && pool.metadata.name.as_ref().is_some_and(|name| names_meant(definition).contains(name))
 }
 
-/// The names that the pools of something that cannot be read may have.
+/// The names that the pools of an unreadable definition may have.
 fn names_meant(attachment: &AttachmentDefinition) -> BTreeSet<String> {
     let mut names = BTreeSet::from([attachment.name.clone()]);
     if let Ok(root) = serde_json::from_str::<Value>(&attachment.config) {

@@ -1,16 +1,17 @@
-//! A node's slice of a range, or why there is none.
+//! Finds a node's slice of a range, or says why there is none.
 
 use tenure_api::whereabouts::{NodeSlicePool, pool_name};
 use tenure_ipam::Cidr;
 
-/// The annotation of a `NodeSlicePool` that says the `network_name` of what it is for; empty for a network without one. A
-/// pool is named for its network or, where that has no name, for its CNI configuration, and the name alone does not say which.
+/// The annotation of a `NodeSlicePool` with the `network_name` that it serves; empty for a network without one. A
+/// pool is named after its network or, if that has no name, after its CNI configuration, and the name alone does not
+/// tell which.
 pub const NETWORK: &str = "whereabouts.cni.cncf.io/network";
 
 /// Why an ADD finds no slice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SliceRefusal {
-    /// The controller has not made it.
+    /// The controller has not created the pool.
     #[error(
         "there is no NodeSlicePool {pool}: it is made from the network's NetworkAttachmentDefinition by tenure-controller; \
          is that running, and is the definition in the cluster?"
@@ -29,21 +30,21 @@ pub enum SliceRefusal {
         pool: String,
         /// The node.
         node: String,
-        /// What is cut.
+        /// The divided range.
         range: String,
         /// How many slices there are.
         slices: usize,
         /// How many have no node.
         free: usize,
     },
-    /// The pool must not give anything away.
+    /// The pool must not assign anything.
     #[error("node {node} has no slice of NodeSlicePool {pool}, which gives none: {why}")]
     NotReady {
         /// The pool.
         pool: String,
         /// The node.
         node: String,
-        /// What its condition says.
+        /// The message of its condition.
         why: String,
     },
     /// The status cannot be read.
@@ -55,13 +56,13 @@ pub enum SliceRefusal {
         pool: String,
         /// The node.
         node: String,
-        /// What stands there.
+        /// The text that it has.
         slice: String,
     },
 }
 
-/// The `network_name` of what a pool is for. Whereabouts says it nowhere; its slices work for networks with a name, which is
-/// the pool's then.
+/// The `network_name` that a pool serves. Whereabouts does not record it; its slices work for named networks, whose
+/// name is the pool's.
 pub fn network_of(pool: &NodeSlicePool) -> String {
     let said = pool.metadata.annotations.as_ref().and_then(|all| all.get(NETWORK));
     said.cloned().unwrap_or_else(|| {

@@ -1,10 +1,11 @@
-//! Slices and shared ranges of one network together: nodes that hand out of their slices, nodes that take from ranges of several
-//! sizes by what they last heard, and a controller that cuts and uncuts, in any order. People ask for cuts that overlap each other and
-//! what others use, and write definitions that cannot be read. No address has two holders, and nobody who uses a range is kept
-//! from it by another's definition.
+//! Slices and shared ranges of one network together: nodes that assign from their slices, nodes that take from ranges
+//! of several sizes by what they last heard, and a controller that divides ranges and merges them again, in any
+//! order. People request divisions that overlap each other and what others use, and write unreadable definitions. No
+//! address has two holders, and no definition keeps others from a range that they use.
 //!
-//! A node takes its slice as agents do: it hears of it, its ledger says `owned`, a live look shows that the slice is still given,
-//! and only then it hands anything out. Its records are written behind that, and the pool may go at any moment.
+//! A node takes its slice like an agent: it is told of it, perhaps late, and perhaps by a leader of long ago; its ledger says `owned`;
+//! a live look shows that the slice is still assigned; and only then it assigns addresses. The look is at the pool's metadata, and at
+//! the pool only if that proves nothing. Its records are written later, and the pool may be deleted at any moment.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
@@ -25,39 +26,43 @@ use steps::{CUTS, NODES, RANGES, Step, step};
 enum Slice {
     #[default]
     None,
-    /// It has heard of it.
-    Heard(Cidr),
-    /// It has said that it is its.
-    Said(Cidr),
-    /// It hands out of it, but not what others had.
+    /// It was told of it.
+    Heard(Given, Cidr),
+    /// It has marked it as its own.
+    Said(Given, Cidr),
+    /// It assigns from it, but not what others held.
     Taken(Cidr, Vec<Address>),
 }
 
-/// How nodes take slices: as they should, or so that it goes wrong.
+/// How nodes take slices: correctly, or with a bug.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Manner {
     #[default]
     Careful,
-    /// They do not say that a slice is theirs before they hand out of it.
+    /// They do not mark a slice as their own before they assign from it.
     Unsaid,
-    /// They do not look whether it is still given after they have said so.
+    /// They do not check that it is still assigned after they have marked it.
     Unlooked,
+    /// They take the same pool for one that has taken nothing from anybody.
+    Credulous,
 }
 
 #[derive(Default)]
 struct Node {
     known: Option<Network>,
     waiting: Vec<Request>,
-    /// By what is cut.
+    /// By divided range.
     slices: [Slice; CUTS.len()],
-    /// What it has handed out of slices.
+    /// What it was told last of each.
+    told: [Option<(Given, Cidr)>; CUTS.len()],
+    /// What it has assigned from slices.
     held: BTreeMap<Address, String>,
 }
 
 struct World {
     memory: Memory,
     pools: BTreeMap<String, NodeSlicePool>,
-    /// Which cuts are asked for, and since when.
+    /// Which divisions are requested, and since when.
     cuts: BTreeMap<usize, u64>,
     garbled: bool,
     time: u64,
@@ -65,7 +70,7 @@ struct World {
     plan: Vec<SliceWrite>,
     guards: Vec<IPPool>,
     pods: usize,
-    /// Who was told which address of a shared range.
+    /// Who was given which address of a shared range.
     told: BTreeMap<String, (usize, usize, Address)>,
     manner: Manner,
 }
@@ -110,7 +115,7 @@ impl World {
         (held, shared, owned)
     }
 
-    /// Plans with what is there; its writes are done later, when that may be old.
+    /// Plans with the current state; its writes are performed later, when that may be outdated.
     fn look(&mut self) {
         let mut attachments: Vec<AttachmentDefinition> =
             self.cuts.iter().map(|(cut, since)| definition(*cut, *since)).collect();
@@ -139,7 +144,7 @@ impl World {
         self.guards = plan.guards;
     }
 
-    /// The first write of the plan, as the controller does it: with a live look where it says so.
+    /// The first write of the plan, performed like the controller does: with a live read if it says so.
     fn write(&mut self) {
         if let Some(guard) = self.guards.pop() {
             if self.memory.pool(guard.metadata.name.as_deref().unwrap()).is_none() {
@@ -163,6 +168,11 @@ impl World {
                         self.pools.get(&name).and_then(|known| known.metadata.creation_timestamp.clone());
                     let now = || Time(Timestamp::from_millis(self.time).to_jiff());
                     pool.metadata.creation_timestamp = Some(made.unwrap_or_else(now));
+                    let before = self.pools.get(&name).map(|known| &known.metadata);
+                    let generation = before.and_then(|before| before.generation).unwrap_or(0) + 1;
+                    let uid = before.and_then(|before| before.uid.clone());
+                    pool.metadata.generation = Some(generation);
+                    pool.metadata.uid = Some(uid.unwrap_or_else(|| format!("uid-{}", self.time)));
                     self.pools.insert(name, pool);
                 }
             }
@@ -219,29 +229,48 @@ impl World {
         }
     }
 
+    /// Somebody tells a node what is given now. The node may act on that much later.
+    fn tell(&mut self, node: usize, cut: usize) {
+        let pool = self.pools.get(&format!("net{cut}"));
+        let slice = pool.and_then(|pool| slice_of("x", Some(pool), &name_of(node)).ok());
+        self.nodes[node].told[cut] = pool.map(Given::of).zip(slice);
+    }
+
+    /// Whether a live look shows that the slice is the node's.
+    fn is_given(&self, node: usize, cut: usize, (given, cidr): (&Given, Cidr)) -> bool {
+        let Some(pool) = self.pools.get(&format!("net{cut}")) else { return false };
+        let is_same = pool.metadata.uid.as_ref() == Some(&given.uid);
+        let seems = given.stands(&pool.metadata) || self.manner == Manner::Credulous && is_same;
+        seems || is_same && slice_of("x", Some(pool), &name_of(node)) == Ok(cidr)
+    }
+
     fn slice(&mut self, node: usize, cut: usize) {
         let name = name_of(node);
-        let now = self.pools.get(&format!("net{cut}")).and_then(|pool| slice_of("x", Some(pool), &name).ok());
-        let unlooked = self.manner == Manner::Unlooked;
-        let said = matches!(self.nodes[node].slices[cut], Slice::Said(_));
+        let told = self.nodes[node].told[cut].clone();
         match self.nodes[node].slices[cut].clone() {
             Slice::None => {
-                if let Some(cidr) = now {
-                    self.nodes[node].slices[cut] = Slice::Heard(cidr);
+                if let Some((given, cidr)) = told {
+                    self.nodes[node].slices[cut] = Slice::Heard(given, cidr);
                 }
             }
-            // By what it heard, which may be old.
-            Slice::Heard(cidr) => {
-                self.nodes[node].slices[cut] = Slice::Said(cidr);
+            // By what it was told, which may be outdated.
+            Slice::Heard(given, cidr) => {
+                self.nodes[node].slices[cut] = Slice::Said(given, cidr);
                 if self.manner != Manner::Unsaid {
                     self.record(node);
                 }
             }
-            Slice::Said(cidr) | Slice::Taken(cidr, _) if now != Some(cidr) && !(unlooked && said) => {
+            Slice::Said(given, cidr)
+                if self.manner != Manner::Unlooked && !self.is_given(node, cut, (&given, cidr)) =>
+            {
                 self.nodes[node].slices[cut] = Slice::None;
                 self.record(node);
             }
-            Slice::Said(cidr) | Slice::Taken(cidr, _) => {
+            Slice::Taken(cidr, _) if told.map(|(_, cidr)| cidr) != Some(cidr) => {
+                self.nodes[node].slices[cut] = Slice::None;
+                self.record(node);
+            }
+            Slice::Said(_, cidr) | Slice::Taken(cidr, _) => {
                 let id = PoolId::of_node("", &name, cidr);
                 let others = self
                     .memory
@@ -252,15 +281,15 @@ impl World {
         }
     }
 
-    /// Writes the node's ledgers: what it holds, and whether it hands out of its slice.
+    /// Writes the node's ledgers: what it holds, and whether it assigns from its slice.
     fn record(&mut self, node: usize) {
         let name = name_of(node);
         let own: Vec<Cidr> = self.nodes[node]
             .slices
             .iter()
             .filter_map(|slice| match slice {
-                Slice::None | Slice::Heard(_) => None,
-                Slice::Said(cidr) | Slice::Taken(cidr, _) => Some(*cidr),
+                Slice::None | Slice::Heard(..) => None,
+                Slice::Said(_, cidr) | Slice::Taken(cidr, _) => Some(*cidr),
             })
             .collect();
         let is_mine = |pool: &&IPPool| {
@@ -320,6 +349,7 @@ impl World {
             Step::Ask(node, range) => self.ask(node, range),
             Step::Work(node) => self.work(node),
             Step::Hear(node) => self.hear(node),
+            Step::Tell(node, cut) => self.tell(node, cut),
             Step::Slice(node, cut) => self.slice(node, cut),
             Step::Hand(node, cut) => self.hand(node, cut),
             Step::Go(which) => self.go(which),
@@ -333,7 +363,7 @@ impl World {
         }
     }
 
-    /// What people ask for is done, as far as it can be.
+    /// Requests are fulfilled, as far as possible.
     fn settle(&mut self, cut: Option<usize>) {
         self.cuts = cut.map(|cut| (cut, self.time)).into_iter().collect();
         for _ in 0..8 {
@@ -344,7 +374,7 @@ impl World {
         }
     }
 
-    /// A range that somebody uses, and that a plan closes for another one's definition which has given nothing away yet.
+    /// A range in use that a plan closes for another definition that has assigned nothing yet.
     fn tramples(&self, plan: &SlicePlan, shared: &[SharedPool]) -> Option<String> {
         let whole: Vec<PoolId> =
             CUTS.iter().map(|(range, _)| PoolId::shared("", range.parse().unwrap())).collect();
@@ -357,7 +387,7 @@ impl World {
         Some(format!("{} is in use and is closed for a definition that has nothing yet", found.name))
     }
 
-    /// An address that two have.
+    /// An address with two holders.
     fn twice(&self) -> Option<String> {
         let mut holders: BTreeMap<Address, String> = BTreeMap::new();
         let told = self.told.iter().map(|(pod, (_, _, address))| (*address, pod.clone()));
@@ -369,12 +399,13 @@ impl World {
     }
 }
 
-/// A pool goes at the worst moment: just after the node has taken its slice, or just before.
+/// A pool is deleted at the worst moment: just after the node has taken its slice, or just before.
 fn play(manner: Manner, taken_before: bool) -> World {
     let mut world = World::new(manner);
     world.settle(Some(0));
+    world.tell(0, 0);
     world.slice(0, 0);
-    assert!(matches!(world.nodes[0].slices[0], Slice::Heard(_)));
+    assert!(matches!(world.nodes[0].slices[0], Slice::Heard(..)));
     if taken_before {
         world.slice(0, 0);
         world.slice(0, 0);
@@ -383,7 +414,7 @@ fn play(manner: Manner, taken_before: bool) -> World {
         world.settle(None);
     } else {
         world.settle(None);
-        // Of what the node says from now on, the other one has not heard.
+        // The other one has not heard what the node says from now on.
         world.hear(1);
         world.slice(0, 0);
         world.slice(0, 0);
@@ -401,6 +432,7 @@ fn play(manner: Manner, taken_before: bool) -> World {
 fn a_pool_that_goes_just_after_a_slice_was_taken_leaves_the_range_closed_until_the_node_has_let_go() {
     let mut world = play(Manner::Careful, true);
     assert_eq!(world.told.len(), 0, "it is closed");
+    world.tell(0, 0);
     world.slice(0, 0);
     world.settle(None);
     for _ in 0..3 {
@@ -449,6 +481,37 @@ fn run(steps: Vec<Step>) {
         world.take(step);
         assert_eq!(world.twice(), None);
     }
+}
+
+/// A slice is taken away and given to another node, before the first one acts on what it was told.
+fn late(manner: Manner) -> World {
+    let mut world = World::new(manner);
+    world.settle(Some(0));
+    world.tell(0, 0);
+    let pool = world.pools.get_mut("net0").unwrap();
+    let first = pool.slice_of(&name_of(0)).unwrap().to_owned();
+    let slices = &mut pool.status.as_mut().unwrap().allocations;
+    for slice in slices {
+        slice.node_name = if slice.slice_range == first { name_of(1) } else { String::new() };
+    }
+    let metadata = &mut pool.metadata;
+    let taken = given::taken_after(Some(metadata), true, Timestamp::from_millis(1));
+    metadata.annotations.as_mut().unwrap().insert(TAKEN.to_owned(), taken);
+    metadata.generation = metadata.generation.map(|generation| generation + 1);
+    world.tell(1, 0);
+    for node in [1, 0] {
+        (0..3).for_each(|_| world.slice(node, 0));
+        world.hand(node, 0);
+    }
+    world
+}
+
+#[test]
+fn a_node_that_acts_late_on_what_it_was_told_takes_nothing_that_another_one_has() {
+    let world = late(Manner::Careful);
+    assert_eq!((world.nodes[0].held.len(), world.nodes[1].held.len()), (0, 1));
+    let credulous = late(Manner::Credulous).twice();
+    assert!(credulous.is_some(), "a play in which nothing can go wrong shows nothing");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Any history of nodes, holds and changes of the range, against what must never happen.
+//! Any history of nodes, holds and changes of the range, compared with what must never happen.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -9,12 +9,12 @@ use super::*;
 enum Change {
     Joins(u8),
     Leaves(u8),
-    /// The node holds an address of the slice it has.
+    /// The node holds an address of its slice.
     Holds(u8, u8),
     /// All of the node's addresses are released.
     Drains(u8),
     Cuts(u8, u8),
-    /// The definition goes and comes back.
+    /// The definition is deleted and created again.
     Replaced,
 }
 
@@ -129,7 +129,7 @@ proptest! {
                 }
                 prop_assert!(nodes.contains(node) || held.iter().any(|span| span.node == *node), "{} is dead and holds nothing", node);
             }
-            // Nobody goes without while a slice is free.
+            // No node lacks a slice while one is free.
             let status = pools[0].status.clone().unwrap();
             let free = status.allocations.iter().filter(|slice| slice.node_name.is_empty()).filter(|slice| {
                 let cidr: Cidr = slice.slice_range.parse().unwrap();

@@ -1,12 +1,13 @@
-//! Whole ranges beside slices: nobody takes an address of what is cut by another range's object.
+//! Whole ranges beside slices: nobody takes an address of a divided range through the object of another range.
 //!
 //! ```text
 //!    guard: the cut range's object is there, sealed ─▶ every object that overlaps it is sealed ─▶ slices are given
 //!    open:  no pool and no node's ledger says any more that something of it is cut
 //! ```
 //!
-//! Whoever makes an object of a range makes it empty and lists the network's objects before it takes anything from it. If it
-//! was made after the guard, its maker meets the guard in that list; if before, the list of who gives slices shows it.
+//! Whoever creates an object of a range creates it empty, and lists the network's objects before taking anything from
+//! it. If it was created after the guard, its creator finds the guard in that list; if before, whoever assigns slices
+//! finds the object.
 
 use tenure_api::whereabouts::NodeSlicePool;
 use tenure_ipam::Cidr;
@@ -17,10 +18,10 @@ use super::standing::gives;
 use super::{Group, SharedPool, SlicePlan, SliceWrite};
 use crate::ledger::{PoolId, State};
 
-/// The objects of shared ranges by which somebody can take an address of a range that is cut.
+/// The objects of shared ranges through which somebody can take an address of a divided range.
 ///
-/// What nobody has marked is not of a network in which ranges heed each other; or it is Whereabouts' own, and whoever marks it
-/// looks at what is cut before it takes from it.
+/// An unmarked object belongs to a network whose ranges do not respect each other; or it is Whereabouts' own, and
+/// whoever marks it checks for divided ranges before taking from it.
 pub fn open_beside<'s>(
     cut: &PoolId,
     shared: impl IntoIterator<Item = &'s SharedPool>,
@@ -32,8 +33,8 @@ pub fn open_beside<'s>(
         .filter(move |shared| shared.id == *cut || heeds(shared))
 }
 
-/// Whether addresses of a shared range may be handed out of slices: a pool has given some of it away, or a node's ledger says so. A
-/// pool that has given nothing away looks, before it does, whether everything is sealed.
+/// Whether addresses of a shared range may be assigned from slices: a pool has assigned some of it, or a node's
+/// ledger says so. A pool that has assigned nothing checks first that everything is sealed.
 pub fn is_sliced<'p>(
     id: &PoolId,
     pools: impl IntoIterator<Item = &'p NodeSlicePool>,
@@ -47,10 +48,10 @@ pub fn is_sliced<'p>(
         || owned.into_iter().any(|slice| overlaps(id, slice))
 }
 
-/// Makes the whole range's object where there is none, so that an ADD with another configuration meets it.
+/// Creates the whole range's object if there is none, so that an ADD with another configuration finds it.
 pub(super) fn guard(inputs: &Group<'_>, pool: &Desired<'_>, plan: &mut SlicePlan) {
     let id = PoolId::shared(pool.network, pool.cut.whole());
-    // Where the name is refused nobody else can make the object either.
+    // If the name is refused, nobody else can create the object either.
     let Ok(guard) = id.empty_object(0, State::Sliced) else { return };
     let there = inputs.shared.iter().any(|shared| Some(&shared.name) == guard.metadata.name.as_ref());
     if !there && plan.guards.iter().all(|other| other.metadata.name != guard.metadata.name) {
@@ -58,7 +59,7 @@ pub(super) fn guard(inputs: &Group<'_>, pool: &Desired<'_>, plan: &mut SlicePlan
     }
 }
 
-/// Seals the whole range's objects, and those of every range that overlaps it; whether all of them are.
+/// Seals the objects of the whole range and of every range that overlaps it. Returns whether all are sealed.
 pub(super) fn seal(inputs: &Group<'_>, pool: &Desired<'_>, plan: &mut SlicePlan) -> bool {
     let id = PoolId::shared(pool.network, pool.cut.whole());
     let mut sealed = true;
@@ -72,7 +73,7 @@ pub(super) fn seal(inputs: &Group<'_>, pool: &Desired<'_>, plan: &mut SlicePlan)
     sealed
 }
 
-/// Opens objects of ranges that overlap nothing that is cut any more.
+/// Opens objects of ranges that do not overlap a divided range any more.
 pub(super) fn unseal(inputs: &Group<'_>, cut: &[(&str, Cidr)], plan: &mut SlicePlan) {
     for object in inputs.shared.iter().filter(|shared| shared.state == State::Sliced) {
         let wanted =
@@ -84,7 +85,7 @@ pub(super) fn unseal(inputs: &Group<'_>, cut: &[(&str, Cidr)], plan: &mut SliceP
     }
 }
 
-/// Whether two ranges are of one network and have addresses in common.
+/// Whether two ranges belong to one network and overlap.
 pub(super) fn overlaps(one: &PoolId, other: &PoolId) -> bool {
     one.network == other.network && one.range.overlaps(&other.range)
 }

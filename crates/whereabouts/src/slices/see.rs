@@ -1,4 +1,4 @@
-//! What `IPPool`s say about slices: who holds something where, and which ranges are used as a whole.
+//! What `IPPool`s tell about slices: who holds something where, and which ranges are used undivided.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,17 @@ use tenure_ipam::Address;
 use super::{HeldSpan, SharedPool};
 use crate::ledger::{OWNER_IN_NAMES, PoolId, State};
 
-/// What an object says.
+/// What an object tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// It is of a range that all nodes share.
+    /// It belongs to a shared range.
     Shared(SharedPool),
-    /// It is of a node's slice, of which these addresses are held.
+    /// It belongs to a node's slice, of which these addresses are held.
     Node(PoolId, Option<(Address, Address)>),
 }
 
-/// What the pools of these networks say. Objects of ours say in labels whose they are; for others `is_node` tells nodes'
-/// names from networks', and has to know those of nodes that are gone but still stand in a `NodeSlicePool`.
+/// What the pools of these networks tell. Our objects name their owner in labels; for others `is_node` tells nodes'
+/// names from networks', and has to know nodes that are gone but still in a `NodeSlicePool`.
 pub fn see<'p>(
     pools: impl IntoIterator<Item = &'p IPPool>,
     networks: &BTreeSet<String>,
@@ -38,7 +38,7 @@ pub fn see<'p>(
     (held, shared)
 }
 
-/// What one pool of these networks says; `span` is asked for the addresses that a node holds.
+/// What one pool of these networks tells; `span` returns the addresses that a node holds.
 pub fn see_one(
     pool: &IPPool,
     networks: &BTreeSet<String>,
@@ -54,7 +54,8 @@ pub fn see_one(
     Some(Seen::Shared(SharedPool { id, name, state: State::of(pool), used }))
 }
 
-/// The nodes that an object may be of: the one that its label names or, without one, whatever may be a node's name in its own.
+/// The nodes that an object may belong to: the one in its label or, without a label, whatever part of its name may be
+/// a node's name.
 pub fn nodes_meant(pool: &IPPool) -> Vec<&str> {
     let labels = pool.metadata.labels.as_ref();
     if let Some(node) = labels.and_then(|labels| labels.get(label::NODE)) {
@@ -67,7 +68,7 @@ pub fn nodes_meant(pool: &IPPool) -> Vec<&str> {
     front.map_or_else(Vec::new, |front| [0].into_iter().chain(ends(front)).map(|at| &front[at..]).collect())
 }
 
-/// Which pool an object is of, among these networks. Labels say it; without them its name does.
+/// The pool that an object belongs to, among these networks: by its labels, otherwise by its name.
 pub fn identify(
     pool: &IPPool,
     networks: &BTreeSet<String>,
@@ -83,13 +84,13 @@ pub fn identify(
     }
 }
 
-/// The lowest and the highest address that is held.
+/// The lowest and highest held address.
 fn span(pool: &IPPool) -> Option<(Address, Address)> {
     let entries = pool.spec.reservations().ok()?.entries;
     Some((entries.first()?.0, entries.last()?.0))
 }
 
-/// The network that an object is of: as it says, or what stands before its range.
+/// The network of an object: as its label says, or the part before the range in its name.
 pub fn network_of_ledger(pool: &IPPool) -> String {
     let labels = pool.metadata.labels.as_ref();
     if let Some(network) = labels.and_then(|labels| labels.get(label::NETWORK)) {
@@ -97,10 +98,10 @@ pub fn network_of_ledger(pool: &IPPool) -> String {
     }
     let range = pool.spec.cidr().ok().and_then(|range| PoolId::shared("", range).name().ok());
     let name = pool.metadata.name.as_deref().unwrap_or_default();
-    // The objects of a large range have a number behind a dot.
+    // The objects of a large range have a number after a dot.
     let front = range.and_then(|range| Some(name.split_at(name.rfind(&range)?).0.trim_end_matches('-')));
     let front = front.unwrap_or_default();
-    // A node stands between network and range.
+    // The node is between network and range.
     let floats = labels.is_some_and(|labels| labels.contains_key(FLOATING));
     let node = labels.and_then(|labels| labels.get(label::NODE)).map(String::as_str);
     let node = node.unwrap_or(if floats { OWNER_IN_NAMES } else { "" });

@@ -1,15 +1,15 @@
-//! Who comes first, where ranges that are cut and ranges that are not have addresses in common.
+//! Which range takes precedence where divided and undivided ranges overlap.
 //!
-//! A definition must cost nobody but its author. So a range is not cut where others use addresses of it, or asked for them
-//! before:
+//! A definition must affect only its author. So a range is not divided where others use its addresses, or requested
+//! them earlier:
 //!
 //! 1. What is given stays: a pool that has given slices of this very range goes on.
 //! 2. What is held decides next: records of another range that overlaps.
 //! 3. Then who asked first. A definition may have said something else until a moment ago, so one that was edited counts from when
 //!    its pool was made.
 //!
-//! The range's own object does not count: that it is cut with pods running is what its author may wish for, unless somebody
-//! else's definition still wants it whole.
+//! The range's own object does not count: its author may divide it with pods running, unless somebody else's
+//! definition still wants it undivided.
 
 use tenure_api::whereabouts::NodeSlicePool;
 use tenure_handles::Timestamp;
@@ -19,7 +19,7 @@ use super::seal::overlaps;
 use super::{Group, SharedPool, SlicePool};
 use crate::ledger::{PoolId, State};
 
-/// Why the range of a pool is not cut, if it must not be.
+/// Why the range of a pool must not be divided, if so.
 pub(super) fn objection(
     inputs: &Group<'_>,
     desired: &AllDesired<'_>,
@@ -68,7 +68,7 @@ pub(super) fn objection(
     })
 }
 
-/// Since when a pool is asked for.
+/// Since when a pool is requested.
 fn since(inputs: &Group<'_>, known: Option<SlicePool<'_>>, pool: &Desired<'_>) -> Timestamp {
     let made = known.and_then(|known| known.object.metadata.creation_timestamp.as_ref());
     let made = made.and_then(|made| u64::try_from(made.0.as_millisecond()).ok()).map(Timestamp::from_millis);
@@ -76,7 +76,7 @@ fn since(inputs: &Group<'_>, known: Option<SlicePool<'_>>, pool: &Desired<'_>) -
     made.or(oldest).unwrap_or(inputs.now)
 }
 
-/// Whether a pool has given slices away.
+/// Whether a pool has assigned slices.
 pub(super) fn gives(pool: &NodeSlicePool) -> bool {
     let mut slices = pool.status.iter().flat_map(|status| &status.allocations);
     slices.any(|slice| !slice.node_name.is_empty())

@@ -1,8 +1,8 @@
-//! What is remembered of a pool's slices between two plans, so that a plan costs what is different, not how many slices exist.
+//! What plans remember of a pool's slices, so that a plan costs what changes, not how many slices exist.
 //!
-//! [`Table::assign`] decides what [`super::assign::assign`] decides, for pools in which nothing is out of the ordinary: the pool is cut as
-//! people ask for, each node has at most one slice, and each ledger lies within one slice. For any other pool it returns nothing,
-//! and all slices are walked.
+//! [`Table::assign`] decides like [`super::assign::assign`] for ordinary pools: the pool is divided as requested,
+//! each node has at most one slice, and each ledger lies within one slice. For any other pool it returns nothing, and
+//! all slices are walked.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,18 +15,19 @@ use super::assign::{Assigned, Given};
 use super::desired::Desired;
 use super::find::network_of;
 use super::{Floating, PoolFacts};
+use crate::ledger::PoolId;
 
-/// So many slices change with one patch at most, which has two operations for each. A server refuses more than 10,000 operations, and
-/// whoever changes that much may as well walk all slices.
+/// How many slices one patch changes at most, with two operations each. A server refuses more than 10,000 operations,
+/// and a larger change may as well walk all slices.
 const MOST_CHANGES: usize = 1_000;
 
-/// The slices of one pool, by what a plan asks for. Whoever keeps it tells it of every change: of the pool, of ledgers, and of nodes.
+/// The slices of one pool, indexed for plans. Its owner reports every change of the pool, of ledgers and of nodes.
 #[derive(Debug)]
 pub struct Table {
     network: String,
     spec: NodeSlicePoolSpec,
     facts: PoolFacts,
-    /// The slices as they are written, one behind the other with a line break behind each.
+    /// The slices as written, each followed by a line break.
     written: String,
     /// Whether the slices are in order and no node has two.
     is_regular: bool,
@@ -38,31 +39,33 @@ pub struct Table {
     free: BTreeSet<usize>,
     /// Slices for claims.
     floating: BTreeSet<usize>,
-    /// Slices of nodes that do not live.
+    /// Slices of nodes that are gone.
     dead: BTreeSet<usize>,
-    /// Nodes that live and have no slice.
+    /// Living nodes without a slice.
     unserved: BTreeSet<Arc<str>>,
     /// Ledgers and their nodes, by slice.
     holders: BTreeMap<usize, BTreeMap<Arc<str>, Arc<str>>>,
     /// Slices without a node that have a ledger.
     held_free: BTreeSet<usize>,
-    /// Ledgers that lie in several slices.
+    /// Ledgers that span several slices.
     wide: BTreeSet<Arc<str>>,
 }
 
-/// How a pool differs from what was read before.
+/// How a pool differs from the last reading.
 #[derive(Debug, Default)]
 pub struct Difference {
-    /// Nodes that had no slice of the pool and have one.
+    /// Nodes that got a slice of the pool.
     pub came: Vec<Arc<str>>,
-    /// Nodes that had a slice of the pool and have none.
+    /// Nodes that lost their slice of the pool.
     pub left: Vec<Arc<str>>,
-    /// Whether the table forgot its ledgers: tell it of all of them again.
+    /// Whether the table forgot its ledgers: report all of them again.
     pub anew: bool,
+    /// Slices of nodes that are given now and were not, or the other way around.
+    pub slices: Vec<PoolId>,
 }
 
 impl Table {
-    /// Reads a pool for the first time. `living` are the nodes that live.
+    /// Reads a pool for the first time. `living` has the living nodes.
     pub fn of(object: &NodeSlicePool, living: &HashSet<String>) -> (Self, Difference) {
         let mut table = Self {
             network: String::new(),
@@ -84,7 +87,7 @@ impl Table {
         (table, difference)
     }
 
-    /// What it takes a look at all slices to know.
+    /// What only a walk over all slices tells.
     pub fn facts(&self) -> PoolFacts {
         self.facts
     }
@@ -103,8 +106,9 @@ impl Table {
             || object.spec != self.spec
             || !self.is_divided_like(slices)
         {
+            let before: Vec<PoolId> = self.slices().collect();
             (self.network, self.spec, self.facts) = (network, object.spec.clone(), PoolFacts::of(object));
-            return self.read_all(slices, living);
+            return self.read_all(slices, living, before);
         }
         let differs =
             |(_, (slice, node)): &(usize, (&NodeSliceAllocation, &Arc<str>))| slice.node_name != ***node;
@@ -118,8 +122,11 @@ impl Table {
             !given.insert(node) || self.places.get(node).is_some_and(|place| !places.contains(place))
         });
         if twice {
-            return self.read_all(slices, living);
+            let before = self.slices().collect();
+            return self.read_all(slices, living, before);
         }
+        let mut differ: Vec<PoolId> = changed.iter().filter_map(|(place, _)| self.slice_at(*place)).collect();
+        let places: Vec<usize> = changed.iter().map(|(place, _)| *place).collect();
         let mut left: Vec<Arc<str>> = changed.iter().map(|(place, _)| self.nodes[*place].clone()).collect();
         left.retain(is_node);
         let mut came: Vec<Arc<str>> = changed.iter().map(|(_, node)| node.clone()).filter(is_node).collect();
@@ -132,11 +139,12 @@ impl Table {
         let both: HashSet<Arc<str>> = came.iter().filter(|node| left.contains(node)).cloned().collect();
         came.retain(|node| !both.contains(node));
         left.retain(|node| !both.contains(node));
-        Difference { came, left, anew: false }
+        differ.extend(places.into_iter().filter_map(|place| self.slice_at(place)));
+        Difference { came, left, anew: false, slices: differ }
     }
 
-    /// Whether these are the slices that were read before, whoever has them. The texts are compared: to make them anew costs ten times
-    /// as much.
+    /// Whether these are the same slices, whoever has them. Compares texts, because building them costs ten times as
+    /// much.
     fn is_divided_like(&self, slices: &[NodeSliceAllocation]) -> bool {
         let mut written = self.written.as_str();
         let is_next = |slice: &NodeSliceAllocation| {
@@ -148,7 +156,13 @@ impl Table {
         slices.len() == self.nodes.len() && slices.iter().all(is_next)
     }
 
-    fn read_all(&mut self, slices: &[NodeSliceAllocation], living: &HashSet<String>) -> Difference {
+    /// `had` are the slices that were given before.
+    fn read_all(
+        &mut self,
+        slices: &[NodeSliceAllocation],
+        living: &HashSet<String>,
+        had: Vec<PoolId>,
+    ) -> Difference {
         let before: HashSet<Arc<str>> = self.places.keys().cloned().collect();
         let empty: Arc<str> = "".into();
         self.nodes = vec![empty; slices.len()];
@@ -164,10 +178,32 @@ impl Table {
         }
         let came = self.places.keys().filter(|node| !before.contains(*node)).cloned().collect();
         let left = before.into_iter().filter(|node| !self.places.contains_key(node)).collect();
-        Difference { came, left, anew: true }
+        let slices = had.into_iter().chain(self.slices()).collect();
+        Difference { came, left, anew: true, slices }
     }
 
-    /// Nobody has this slice any more.
+    /// The slices that nodes have.
+    pub fn slices(&self) -> impl Iterator<Item = PoolId> {
+        self.places.values().filter_map(|place| self.slice_at(*place))
+    }
+
+    /// The slice that a node has of this pool.
+    pub fn slice_of(&self, node: &str) -> Option<PoolId> {
+        self.slice_at(self.place_of(node)?)
+    }
+
+    /// Whether it is a slice of this pool, and its node's.
+    pub fn gives(&self, id: &PoolId) -> bool {
+        self.network == id.network && self.slice_of(&id.node).as_ref() == Some(id)
+    }
+
+    /// A slice, if a node has it.
+    fn slice_at(&self, place: usize) -> Option<PoolId> {
+        let node = self.nodes.get(place).filter(|node| !node.is_empty() && ***node != *SLICE_OWNER)?;
+        Some(PoolId::of_node(&self.network, node, self.facts.cut?.get(place as u128)?))
+    }
+
+    /// This slice has no node any more.
     fn clear(&mut self, place: usize, living: &HashSet<String>) {
         let node = std::mem::replace(&mut self.nodes[place], "".into());
         self.floating.remove(&place);
@@ -181,7 +217,7 @@ impl Table {
         }
     }
 
-    /// A slice that nobody has gets this node, or nobody.
+    /// A slice without a node gets this node, or none.
     fn set(&mut self, place: usize, node: Arc<str>, living: &HashSet<String>) {
         if node.is_empty() {
             return;
@@ -200,7 +236,7 @@ impl Table {
         self.nodes[place] = node;
     }
 
-    /// A node lives from now on, or does not any more.
+    /// A node lives from now on, or is gone.
     pub fn set_living(&mut self, node: &str, lives: bool) {
         match (self.places.get(node), lives) {
             (Some(place), true) => _ = self.dead.remove(place),
@@ -210,7 +246,7 @@ impl Table {
         }
     }
 
-    /// A node's ledger holds these addresses, or may hand them out at any time.
+    /// A node's ledger holds these addresses, or may assign them at any time.
     pub fn hold(&mut self, ledger: &Arc<str>, node: &str, (first, last): (Address, Address)) {
         match self.slices_between(first, last) {
             None => {}
@@ -224,7 +260,7 @@ impl Table {
         }
     }
 
-    /// A ledger holds these addresses no more.
+    /// A ledger does not hold these addresses any more.
     pub fn release(&mut self, ledger: &Arc<str>, (first, last): (Address, Address)) {
         self.wide.remove(ledger);
         let Some((place, _)) = self.slices_between(first, last) else { return };
@@ -237,7 +273,7 @@ impl Table {
         }
     }
 
-    /// The first and the last slice that have any of these addresses.
+    /// The first and last slice with any of these addresses.
     fn slices_between(&self, first: Address, last: Address) -> Option<(usize, usize)> {
         let cut: Slices = self.facts.cut?;
         let whole = cut.whole();
@@ -253,7 +289,7 @@ impl Table {
         self.holders.get(&place).is_some_and(|ledgers| ledgers.values().any(|holder| **holder == *node))
     }
 
-    /// Nodes that have a slice and do not live, and the number of the slice.
+    /// Nodes that have a slice and are gone, with the number of the slice.
     pub fn missing(&self) -> impl Iterator<Item = (&str, usize)> {
         self.dead.iter().map(|place| (&*self.nodes[*place], *place))
     }
@@ -268,7 +304,7 @@ impl Table {
         self.places.get(node).copied()
     }
 
-    /// Whose slice is whose, where the range may be given away; nothing if all slices have to be walked.
+    /// The assignment of slices, if the range may be assigned; `None` if all slices have to be walked.
     pub(super) fn assign<'a>(
         &'a self,
         pool: &Desired<'_>,
@@ -284,14 +320,14 @@ impl Table {
         let named =
             |place: usize| pool.cut.get(place as u128).is_some_and(|it| floating.slices.contains(&it));
 
-        // Who has one keeps it, while it lives or holds something. Claims keep each for its own sake.
+        // A node keeps its slice while it lives or holds something. Slices for claims are kept separately.
         let unneeded = |place: &&usize| !self.is_held_by(**place, SLICE_OWNER) && !named(**place);
         draft.changes.extend(self.floating.iter().filter(unneeded).map(|place| (*place, "")));
         let left = self.dead.iter().filter(|place| !self.is_held_by(**place, &self.nodes[**place]));
         let left: BTreeSet<usize> = left.copied().collect();
         draft.changes.extend(left.iter().map(|place| (*place, "")));
 
-        // What is held in a slice without a node keeps it for its holder, or keeps it back.
+        // A slice without a node in which something is held goes to the holder, or is withheld.
         let emptied = draft.changes.keys().filter(|place| self.holders.contains_key(place));
         let held: BTreeSet<usize> = self.held_free.iter().chain(emptied).copied().collect();
         let mut holders: BTreeSet<&str> = BTreeSet::new();
@@ -312,7 +348,7 @@ impl Table {
         }
         let dead_holders = holders.iter().filter(|holder| !living.contains(**holder)).count();
         let waiting = draft.kept_back.len() + self.dead.len() - left.len() + dead_holders;
-        // What a node has left is given to another with a later write.
+        // A slice that a node has left is assigned with a later write.
         draft.kept_back.extend(left);
 
         for place in floating.slices.iter().filter_map(|it| usize::try_from(pool.cut.index_of(it)?).ok()) {
@@ -335,24 +371,24 @@ impl Table {
     }
 }
 
-/// A table and what is to be different.
+/// A table and planned changes.
 struct Draft<'a> {
     table: &'a Table,
     /// The new node of each slice that changes.
     changes: BTreeMap<usize, &'a str>,
-    /// Slices that are given to nobody.
+    /// Slices that are withheld.
     kept_back: BTreeSet<usize>,
-    /// No slice below is to be given.
+    /// No slice below can be assigned.
     from: usize,
 }
 
 impl<'a> Draft<'a> {
-    /// The node of a slice, as it is to be.
+    /// The planned node of a slice.
     fn node(&self, place: usize) -> Option<&'a str> {
         self.changes.get(&place).copied().or_else(|| self.table.node_of(place))
     }
 
-    /// The lowest slice that can be given.
+    /// The lowest slice that can be assigned.
     fn next_free(&mut self, pool: &Desired<'_>) -> Option<usize> {
         loop {
             let free = self.table.free.range(self.from..).next();

@@ -1,4 +1,4 @@
-//! What becomes of definitions, nodes and what is held.
+//! Definitions, nodes and holds, and what a plan makes of them.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ fn nodes(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// What a plan makes of the pools.
+/// The pools after a plan.
 fn apply(pools: &mut Vec<NodeSlicePool>, plan: &SlicePlan) {
     for write in &plan.writes {
         match write {
@@ -118,7 +118,7 @@ fn a_dead_nodes_slice_is_given_away_only_when_nothing_is_held_in_it() {
         [("a", "10.0.0.0/26"), ("b", "10.0.0.64/26"), ("c", "10.0.0.128/26"), ("d", "10.0.0.192/26")];
     assert_eq!(slices(&rig.pools[0]), expected);
     assert_eq!(condition(&rig.pools[0], "NodesWithoutSlice").0, "True");
-    // Nothing is held, but its ledger says that it hands out of it.
+    // Nothing is held, but its ledger marks the slice as in use.
     rig.held.clear();
     rig.owned = vec![PoolId::of_node("", "a", "10.0.0.0/26".parse().unwrap())];
     rig.step();
@@ -139,7 +139,7 @@ fn a_slice_that_was_taken_away_while_its_node_came_back_for_it_is_nobody_elses()
     rig.nodes = nodes(&["b", "c"]);
     rig.step();
     assert_eq!(slices(&rig.pools[0])[0], ("", "10.0.0.0/25"));
-    // The node's ledger says so before the node looks again whether it still has the slice.
+    // The node's ledger says so before the node checks again that it still has the slice.
     rig.owned = vec![PoolId::of_node("", "a", "10.0.0.0/25".parse().unwrap())];
     rig.step();
     assert_eq!(slices(&rig.pools[0])[0], ("a", "10.0.0.0/25"));
@@ -238,7 +238,7 @@ fn definitions_that_contradict_each_other_are_a_condition_and_change_nothing() {
     assert!(
         plan.events.iter().any(|event| event.about == About::Attachment("kube-system".into(), "a".into()))
     );
-    // The older one is edited: what is there stays while somebody wants it.
+    // The older one is edited: the pool stays while somebody wants it.
     rig.attachments = vec![of("a", "/26", 9), of("b", "/27", 2)];
     rig.step();
     assert_eq!(rig.pools[0].spec.slice_size, "/26");
@@ -470,7 +470,7 @@ fn claims_get_the_slices_they_name_and_of_the_rest_what_nodes_leave_over() {
     );
     let ready = condition(&rig.pools[0], "Ready").1;
     assert!(ready.starts_with("3 of 8 slices have a node, 3 are for claims"), "{ready}");
-    // Given back when nobody asks for it, unless somebody holds an address of it.
+    // Returned when nobody requests it, unless somebody holds an address of it.
     rig.floating.clear();
     rig.held = vec![span("tenure:claims", "10.0.0.130", "10.0.0.131")];
     rig.step();

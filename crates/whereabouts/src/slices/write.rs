@@ -1,38 +1,41 @@
-//! What is decided, as objects, conditions and events: only what differs from what there is.
+//! Turns decisions into objects, conditions and events: only what differs from the current state.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, OwnerReference, Time};
 use tenure_api::whereabouts::{NodeSliceAllocation, NodeSlicePool, NodeSlicePoolSpec, NodeSlicePoolStatus};
+use tenure_handles::Timestamp;
 use tenure_ipam::{Cidr, Slices};
 
 use super::assign::{Assigned, Given};
 use super::change::{SliceChange, SliceEdit};
 use super::desired::{Conflict, Desired, definitions};
 use super::find::NETWORK;
+use super::given::{TAKEN, taken_after};
 use super::table::Table;
 use super::{About, Event, Group, SlicePlan, SliceWrite};
 
-/// So many nodes are named in a message; the others are counted.
+/// How many nodes a message names; the others are counted.
 const NAMED: usize = 5;
 
-/// A pool that exists, and what was read of it.
+/// An existing pool, and what was read of it.
 #[derive(Clone, Copy, Debug)]
 pub struct SlicePool<'a> {
     /// The pool.
     pub object: &'a NodeSlicePool,
     /// What was read of it.
     pub facts: PoolFacts,
-    /// What is remembered of its slices, if anything is. Then only what changes is written.
+    /// What is remembered of its slices, if anything. Then only changes are written.
     pub table: Option<&'a Table>,
 }
 
-/// What it takes a look at all slices of a pool to know.
+/// What only a walk over all slices of a pool tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolFacts {
-    /// How it is cut, if that can be read.
+    /// How it is divided, if that can be read.
     pub cut: Option<Slices>,
-    /// Whether its status has every slice, in their order, as we write them.
+    /// Whether its status has every slice, in order, as we write them.
     pub in_order: bool,
 }
 
@@ -60,7 +63,7 @@ impl PoolFacts {
     }
 }
 
-/// The pool as it should be, if that is not how it is. All of its slices are written out only then.
+/// The desired pool, if it differs. All slices are written out only then.
 pub(super) fn pool(
     inputs: &Group<'_>,
     desired: &Desired<'_>,
@@ -76,7 +79,7 @@ pub(super) fn pool(
         set(&mut has, condition);
     }
     events(desired, assigned, had, &has, plan);
-    let metadata = metadata(inputs, desired, known);
+    let mut metadata = metadata(inputs, desired, known);
     let as_before = known.is_some_and(|known| known.object.metadata == metadata) && had == has;
     let nodes = match &assigned.given {
         Given::All(nodes) => nodes,
@@ -92,7 +95,9 @@ pub(super) fn pool(
                     after: (*node).to_owned(),
                 })
             };
-            let slices = changes.iter().filter_map(edit).collect();
+            let slices: Vec<SliceEdit> = changes.iter().filter_map(edit).collect();
+            let takes = slices.iter().any(|edit| !edit.before.is_empty());
+            note_taken(&mut metadata, known, takes, inputs.now);
             plan.changes.extend(known.map(|known| SliceChange::new(known.object, metadata, slices, has)));
             return;
         }
@@ -118,11 +123,12 @@ pub(super) fn pool(
         |known| known.object.spec.clone(),
     );
     let status = Some(NodeSlicePoolStatus { allocations, conditions: has });
+    note_taken(&mut metadata, known, takes(before, status.as_ref()), inputs.now);
     let object = Box::new(NodeSlicePool { metadata, spec, status });
     plan.writes.push(if known.is_some() { SliceWrite::Replace(object) } else { SliceWrite::Create(object) });
 }
 
-/// The metadata of the pool as it should be.
+/// The metadata of the desired pool.
 fn metadata(inputs: &Group<'_>, desired: &Desired<'_>, known: Option<SlicePool<'_>>) -> ObjectMeta {
     let mut metadata = known.map_or_else(
         || ObjectMeta {
@@ -139,7 +145,24 @@ fn metadata(inputs: &Group<'_>, desired: &Desired<'_>, known: Option<SlicePool<'
     metadata
 }
 
-/// Why a pool gives nothing where an older one cuts the same addresses.
+/// Notes whether the write takes a slice from somebody.
+fn note_taken(metadata: &mut ObjectMeta, known: Option<SlicePool<'_>>, takes: bool, now: Timestamp) {
+    let taken = taken_after(known.map(|known| &known.object.metadata), takes, now);
+    metadata.annotations.get_or_insert_default().insert(TAKEN.to_owned(), taken);
+}
+
+/// Whether somebody who had a slice has another one afterwards, or none.
+fn takes(before: Option<&NodeSlicePoolStatus>, after: Option<&NodeSlicePoolStatus>) -> bool {
+    let given = |status: Option<&NodeSlicePoolStatus>| -> HashSet<(String, String)> {
+        let all = status.into_iter().flat_map(|status| &status.allocations);
+        let given = all.filter(|slice| !slice.node_name.is_empty());
+        given.map(|slice| (slice.node_name.clone(), slice.slice_range.clone())).collect()
+    };
+    let after = given(after);
+    given(before).iter().any(|slice| !after.contains(slice))
+}
+
+/// Why a pool assigns nothing where an older one divides the same addresses.
 pub(super) fn rivalry(desired: &Desired<'_>, other: Cidr) -> String {
     format!(
         "{} overlaps {other}, which another pool of the same network cuts; give both attachment definitions one network_name and \
@@ -148,8 +171,8 @@ pub(super) fn rivalry(desired: &Desired<'_>, other: Cidr) -> String {
     )
 }
 
-/// Owners that Kubernetes takes the pool away with, when they are all of the pool's namespace: an owner elsewhere counts
-/// as missing there, and the pool would be deleted at once. Without them we delete it ourselves.
+/// Owners with which Kubernetes deletes the pool, if all are in the pool's namespace: an owner elsewhere counts as
+/// missing, and the pool would be deleted at once. Without them we delete it ourselves.
 fn owners(inputs: &Group<'_>, desired: &Desired<'_>) -> Option<Vec<OwnerReference>> {
     let near =
         desired.owners.iter().all(|owner| owner.namespace == inputs.namespace && !owner.uid.is_empty());
@@ -210,7 +233,7 @@ fn conditions(
     vec![ready, without, conflict]
 }
 
-/// As the other pools' conditions: the transition time stays what it was while the status does.
+/// Like other pools' conditions: the transition time stays while the status does.
 fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
     match conditions.iter_mut().find(|known| known.type_ == condition.type_) {
         Some(known) => {
@@ -223,7 +246,7 @@ fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
     }
 }
 
-/// Events for what has become worse.
+/// Events for what got worse.
 fn events(
     desired: &Desired<'_>,
     assigned: &Assigned<'_>,

@@ -19,6 +19,7 @@ use tenure_testbed::compute::{FakeCloud, Settings as CloudSettings};
 use tenure_testbed::faults::{Calls, Faults, Rule};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::alias::marks::Marks;
 use crate::alias::{AliasOptions, Aliases, GcpIpam};
 use crate::drive::{Executor, Handle, NodeChannel};
 use crate::journal::{Image, Record};
@@ -59,7 +60,7 @@ pub(super) struct Bed {
 /// A node's agent. It ends when this is dropped.
 pub(super) struct Agent {
     pub(super) node: Handle,
-    pods: Pods,
+    pods: Pods<Marks>,
     service: Service<RuntimeClock>,
     journal: Arc<Mutex<Image>>,
     _life: DropGuard,
@@ -216,6 +217,7 @@ impl Bed {
         tokio::spawn(driver.run(stop.clone().cancelled_owned()));
         let dialect = GcpIpam::new(aliases, pods.clone());
         let service = Service::new(node.clone(), RuntimeClock, vec![Arc::new(dialect)], None);
+        let pods = pods.keep();
         let agent = Agent { node, pods, service, journal, _life: stop.drop_guard() };
         until("the node", async || agent.node.look(Node::is_ready).await.unwrap().then_some(())).await;
         agent
@@ -244,10 +246,10 @@ impl Agent {
 
     /// Waits until the watch has heard of a mark.
     pub(super) async fn until_marked(&self, pod: &str) {
-        until("the mark", async || self.known(pod).filter(|pod| pod.leaving)).await;
+        until("the mark", async || self.known(pod).filter(|pod| pod.facet.leaving)).await;
     }
 
-    fn known(&self, pod: &str) -> Option<KnownPod> {
+    fn known(&self, pod: &str) -> Option<KnownPod<Marks>> {
         self.pods.all()?.remove(&(NAMESPACE.to_owned(), pod.to_owned()))
     }
 

@@ -347,6 +347,7 @@ impl Bed {
             let pool = serde_json::from_value(pool).unwrap();
             pools.create(&PostParams::default(), &pool).await.unwrap();
         }
+        crate::testing::tell(&self.client, SYSTEM, "node-1").await;
     }
 
     /// Nothing reaches the server any more, and open watches end.

@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod as PodObject;
-use kube::api::PartialObjectMeta;
 use proptest::prelude::*;
 use serde_json::json;
 use tenure_linux::egress::SourcePort;
@@ -94,7 +92,7 @@ impl World {
     }
 
     fn desired(&self) -> Desired {
-        let pods: BTreeMap<&str, KnownPod> = self
+        let pods: BTreeMap<&str, KnownPod<EgressUse>> = self
             .pods
             .iter()
             .map(|(name, (uid, ids))| (NAMES[*name], known(NAMES[*name], uid, ids)))
@@ -139,13 +137,13 @@ fn way_out(number: usize) -> WayOut {
     }
 }
 
-fn known(name: &str, uid: &str, ids: &BTreeSet<usize>) -> KnownPod {
+fn known(name: &str, uid: &str, ids: &BTreeSet<usize>) -> KnownPod<EgressUse> {
     let names: Vec<&str> = ids.iter().map(|id| EGRESSES[*id]).collect();
     let key = "egress.coil.cybozu.com/internet";
     let annotations = if names.is_empty() { json!({}) } else { json!({key: names.join(",")}) };
     let metadata = json!({"name": name, "namespace": "shop", "uid": uid, "annotations": annotations});
-    let object: PartialObjectMeta<PodObject> = serde_json::from_value(json!({"metadata": metadata})).unwrap();
-    KnownPod::of(&object)
+    let object: PartialObjectMeta<Pod> = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+    KnownPod::read(&object)
 }
 
 fn listed(desired: &Desired) -> BTreeSet<(String, String)> {
@@ -208,7 +206,7 @@ fn an_annotation_that_cannot_be_read_leaves_the_pod_as_it_is_and_is_told() {
     world.take(Step::Attach(0, 7, true));
     let mut pod = known("web", "uid-1", &BTreeSet::new());
     let wrong = BTreeMap::from([("egress.coil.cybozu.com/internet".to_owned(), "a,,b".to_owned())]);
-    pod.egresses = Arc::new(tenure_api::coil::egress::egresses_of(&wrong));
+    pod.facet = Arc::new(EgressUse { egresses: egresses_of(&wrong), gateway: false });
     let desired = desired(world.attachments, |_| Some(&pod), |_| None);
     assert!(desired.pods.is_empty());
     assert!(desired.refused[0].1.contains("a,,b"), "{:?}", desired.refused);

@@ -78,6 +78,7 @@ impl Shared {
             reserved: false,
             deleting: false,
             releasing: false,
+            draining: false,
             pod: None,
         };
         self.blocks.insert(index, block.clone());
@@ -237,6 +238,9 @@ impl Api {
             // Kept for one pod, then for any.
             block.pod =
                 if block.pod.is_none() { Some(format!("c{}", dice.below(slice::FIRST))) } else { None };
+        } else if dice.percent(25) {
+            // Drained, or no longer.
+            block.draining = !block.draining;
         } else if dice.percent(40) {
             block.releasing = true;
         } else if dice.percent(70) {
@@ -255,7 +259,7 @@ impl Api {
         let mut cluster = self.cluster.borrow_mut();
         let mut gone: BTreeSet<String> = (1..=cluster.uids).map(|number| format!("uid-{number}")).collect();
         for block in cluster.blocks.values_mut() {
-            (block.reserved, block.pod) = (false, None);
+            (block.reserved, block.draining, block.pod) = (false, false, None);
             gone.remove(&block.uid);
             self.watch.push_back(Event::BlockSeen(block.clone()));
         }

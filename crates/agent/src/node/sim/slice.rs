@@ -44,6 +44,7 @@ impl SliceGiven {
             reserved: false,
             deleting: false,
             releasing: false,
+            draining: false,
             pod: None,
         }
     }

@@ -140,3 +140,43 @@ fn blocks_of_one_address_work_as_well() {
     rig.pass(6 * MINUTE);
     assert_eq!(rig.returned.len(), 3);
 }
+
+#[test]
+fn nothing_is_assigned_from_a_block_that_drains_and_it_is_returned_when_it_is_empty_and_cooled() {
+    let mut rig = Rig::with_blocks([0, 1]);
+    let draining = crate::node::SeenBlock { draining: true, ..block("default", 0) };
+    assert_eq!(rig.give("a"), "10.0.7.0");
+    rig.event(Event::BlockSeen(draining.clone()));
+    assert_eq!(rig.give("b"), "10.0.7.8", "of the other block");
+    assert_eq!(rig.exported.len(), 2, "its pods are still reached");
+    rig.pass(10 * MINUTE);
+    assert_eq!(rig.returned, [], "a pod has an address of it");
+    rig.del("a");
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.returned, [], "its address cools");
+    rig.pass(MINUTE);
+    assert_eq!(rig.returned, [("default-0".to_owned(), "default-0-uid".to_owned())]);
+}
+
+#[test]
+fn a_block_that_no_longer_drains_is_assigned_from_again() {
+    let mut rig = Rig::with_blocks([0]);
+    rig.give("a");
+    rig.event(Event::BlockSeen(crate::node::SeenBlock { draining: true, ..block("default", 0) }));
+    let waiting = rig.add("b");
+    assert!(rig.is_open(waiting) && !rig.asked.is_empty(), "it waits for another block");
+    rig.event(Event::BlockSeen(block("default", 0)));
+    assert_eq!(rig.address(waiting), "10.0.7.1");
+}
+
+#[test]
+fn a_block_drains_also_after_a_restart() {
+    let mut rig = Rig::with_blocks([0]);
+    rig.give("a");
+    let mut again = rig.restarted(Vec::new());
+    again.event(Event::BlockSeen(crate::node::SeenBlock { draining: true, ..block("default", 0) }));
+    again.event(Event::ApiRead);
+    let waiting = again.add("b");
+    assert!(again.is_open(waiting));
+    assert_eq!(again.returned, []);
+}

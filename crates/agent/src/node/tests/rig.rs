@@ -75,6 +75,7 @@ pub(super) fn block(pool: &str, index: u8) -> SeenBlock {
         reserved: false,
         deleting: false,
         releasing: false,
+        draining: false,
         pod: None,
     }
 }

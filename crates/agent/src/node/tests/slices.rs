@@ -46,6 +46,7 @@ fn slice_of(network: &str, range: &str, times: u32) -> SeenSlice {
         reserved: false,
         deleting: false,
         releasing: false,
+        draining: false,
         pod: None,
     };
     SeenSlice { block, realm: format!("whereabouts/{network}"), records: Vec::new() }

@@ -211,6 +211,7 @@ async fn a_check_says_what_is_wrong_with_an_interface() {
         reserved: false,
         deleting: false,
         releasing: false,
+        draining: false,
         pod: None,
     }));
     rig.node.tell(Event::Journal(Image::default()));

@@ -104,6 +104,7 @@ impl Rig {
                 reserved: false,
                 deleting: false,
                 releasing: false,
+                draining: false,
                 pod: None,
             }));
         }

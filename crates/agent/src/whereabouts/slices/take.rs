@@ -11,10 +11,10 @@ use tenure_api::release::mark_of;
 use tenure_api::whereabouts::{IPPool, Reservation, label};
 use tenure_ipam::{Cidr, Exclusion, Subnet};
 use tenure_watch::CallError;
-use tenure_whereabouts::ledger::{Adopted, PoolId, adopt};
+use tenure_whereabouts::ledger::{Adopted, PoolId, State as LedgerState, adopt};
 
 use super::claim::Offer;
-use super::known::{SeenPool, Taken};
+use super::known::{GivenSlice, Taken, Unsaid};
 use super::{Shared, State, pool_of, realm_of};
 use crate::key::Pod;
 use crate::node::{Event, Node, PoolFacts, Recorded, SeenBlock, SeenSlice};
@@ -30,12 +30,12 @@ struct Read {
 impl Shared {
     /// Prepares a slice for assignments, however long that takes, and tells the node that the slice is its
     /// own.
-    pub(super) async fn take(self: Arc<Self>, name: String, uid: String, pool: SeenPool) {
-        let Some(offer) = Offer::of(&self, name, uid, pool) else { return };
+    pub(super) async fn take(self: Arc<Self>, name: String, given: GivenSlice) {
+        let Some(offer) = Offer::of(&self, name, given) else { return };
         let (pool, slice) = (&offer.name, offer.id.range);
         let mut backoff = self.connection.backoff();
         loop {
-            if !self.is_current(&offer.name, &offer.uid, &offer.pool) {
+            if !self.is_current(&offer.name, &offer.given) {
                 return self.let_go(&offer).await;
             }
             match self.try_take(&offer).await {
@@ -53,28 +53,29 @@ impl Shared {
     }
 
     /// Whether the node was told; not if the slice is not its any more.
-    async fn try_take(&self, offer: &Offer) -> Result<bool, CallError> {
+    async fn try_take(self: &Arc<Self>, offer: &Offer) -> Result<bool, CallError> {
         // Until the node has it, the writer would take the object back.
         let _unwritten = self.writing.read().await;
-        let own = self.claim(offer).await?;
-        if !self.is_given(offer).await? {
+        let Some(claimed) = self.claim(offer).await? else { return Ok(false) };
+        if !self.is_given(offer, &claimed).await? {
             return Ok(false);
         }
+        let own = claimed.object;
         let read = self.read(&offer.id, &own).await?;
-        let had = self.had(&offer.object, &offer.pool.network).await;
-        Ok(self.tell_slice(offer, read, &had))
+        let had = self.had(&offer.given.object, &offer.id.network).await;
+        Ok(self.tell_slice(offer, own.metadata.uid.unwrap_or_default(), read, &had))
     }
 
     /// Lets the others go on without this slice. If the node has had it, it is told that it has it still, so that what is held in it stays
     /// held, and that nothing is handed out of it.
     async fn set_aside(&self, offer: &Offer, error: &CallError) {
-        let had = self.had(&offer.object, &offer.pool.network).await;
+        let had = self.had(&offer.given.object, &offer.id.network).await;
         let mut state = lock(&self.state);
-        if state.pools.facts(&offer.name) != Some(&offer.pool) {
+        if state.given.get(&offer.name) != Some(&offer.given) {
             return;
         }
         if let Some(uid) = offer.same(&had).filter(|_| !state.told) {
-            let block = self.block_of(&pool_of(&offer.name), &offer.object, &uid, offer.id.range);
+            let block = self.block_of(&pool_of(&offer.name), &offer.given.object, &uid, offer.id.range);
             let block = SeenBlock { reserved: true, ..block };
             let realm = realm_of(&offer.id.network);
             self.node.tell(Event::SliceSeen(SeenSlice { block, realm, records: Vec::new() }));
@@ -84,14 +85,18 @@ impl Shared {
         self.tell_if_all_read();
     }
 
-    /// Stops assigning from slices whose object is marked or gone, because somebody thought that this node
+    /// Stops assigning from slices whose object is marked, gone or another one, because somebody thought that this node
     /// was gone: the writer first removes the mark, or recreates the object and checks whether the slice is
     /// still assigned to this node.
     pub(super) fn mind_marks(&self) {
         let mut state = lock(&self.state);
         let State { taken, records, .. } = &mut *state;
         for (name, taken) in taken {
-            let marked = records.facts(&taken.object).is_none_or(|record| mark_of(record).is_some());
+            let marked = records.facts(&taken.object).is_none_or(|record| {
+                mark_of(record).is_some()
+                    || record.metadata.uid.as_ref() != Some(&taken.object_uid)
+                    || LedgerState::of(record) != LedgerState::Owned
+            });
             if std::mem::replace(&mut taken.marked, marked) == marked {
                 continue;
             }
@@ -113,6 +118,7 @@ impl Shared {
             reserved: false,
             deleting: false,
             releasing: false,
+            draining: false,
             pod: None,
         }
     }
@@ -155,9 +161,9 @@ impl Shared {
         Ok(found)
     }
 
-    /// The UIDs under which the node had this slice and was not told otherwise. Waits until its journal is
+    /// The UIDs under which the node had this slice and was not told otherwise, each with the node's pool. Waits until its journal is
     /// read.
-    async fn had(&self, object: &str, network: &str) -> Vec<String> {
+    pub(super) async fn had(&self, object: &str, network: &str) -> Vec<(String, String)> {
         loop {
             let (object, realm) = (object.to_owned(), realm_of(network));
             match self.node.look(move |node| node.slices_named(&object, &realm)).await {
@@ -168,10 +174,11 @@ impl Shared {
         }
     }
 
-    fn tell_slice(&self, offer: &Offer, read: Read, had: &[String]) -> bool {
-        let Offer { name, uid: pool_uid, pool, id, object, .. } = offer;
+    fn tell_slice(&self, offer: &Offer, object_uid: String, read: Read, had: &[(String, String)]) -> bool {
+        let Offer { name, given, id, .. } = offer;
+        let object = &given.object;
         let mut state = lock(&self.state);
-        if state.pools.uid(name) != Some(pool_uid) || state.pools.facts(name) != Some(pool) {
+        if state.given.get(name) != Some(given) {
             return false;
         }
         let (front, back) = offer.ends();
@@ -189,10 +196,11 @@ impl Shared {
         let taken = Taken {
             block: block.clone(),
             object: object.clone(),
-            whole: pool.whole,
+            object_uid,
+            whole: given.given.whole(),
             kept_back: reserved,
             around: read.around,
-            pool_uid: pool_uid.clone(),
+            pool_uid: given.given.uid.clone(),
             grown: false,
             marked: false,
             id: id.clone(),
@@ -212,7 +220,7 @@ impl Shared {
     /// held.
     pub(super) fn tell_leftovers(&self) {
         let mut state = lock(&self.state);
-        let current = self.current(&state);
+        let current = Self::current(&state);
         let records: Vec<(String, IPPool)> = state
             .records
             .all_facts()
@@ -224,13 +232,11 @@ impl Shared {
         }
     }
 
-    /// The names of the objects of this node's slices, whether it was told or not.
-    pub(super) fn current(&self, state: &State) -> BTreeSet<String> {
-        let name_of = |pool: &SeenPool| {
-            let slice = pool.slice.as_ref().ok()?;
-            PoolId::of_node(&pool.network, &self.options.node, *slice).name().ok()
-        };
-        state.pools.iter().filter_map(|pool| name_of(&pool.facts)).collect()
+    /// The names of the objects of this node's slices, whether it was told or not, and of those of which that is being asked.
+    pub(super) fn current(state: &State) -> BTreeSet<String> {
+        let asked = state.unsaid.iter().filter(|(_, answer)| matches!(answer, Unsaid::Asked));
+        let asked = asked.map(|(name, _)| name.clone());
+        state.given.values().map(|given| given.object.clone()).chain(asked).collect()
     }
 
     pub(super) fn tell_leftover(&self, state: &mut State, name: String, record: &IPPool) {
@@ -248,6 +254,7 @@ impl Shared {
             reserved: false,
             deleting: false,
             releasing: false,
+            draining: false,
             pod: None,
         };
         let records = decoded.entries.iter().map(|(_, held)| recorded(held)).collect();

@@ -5,5 +5,6 @@ mod aside;
 mod bed;
 mod claiming;
 mod giving;
+mod joining;
 mod unused;
 mod writing;

@@ -11,11 +11,12 @@ use futures::future::join_all;
 use kube::Api;
 use kube::api::PostParams;
 use tenure_api::release::RELEASING;
-use tenure_api::whereabouts::{IPPool, NodeSlicePool, Reservation};
+use tenure_api::whereabouts::{IPPool, Reservation};
 use tenure_watch::{CallError, Epoch, Heard, Identity, exactly};
 use tenure_whereabouts::ledger::{PoolId, State, owned_object};
+use tenure_whereabouts::slices::{CONFIRMED, GIVEN, Told};
 
-use super::known::SeenPool;
+use super::known::{GivenSlice, Unsaid};
 use super::{POOLS, Shared};
 use crate::key::Pod;
 use crate::node::{Node, SliceHold, SliceView};
@@ -104,7 +105,11 @@ impl Shared {
                     Some(base) => self.delete(name, &base).await,
                 },
                 Some(object) => match base {
-                    Some(base) if base == object => return Ok(()),
+                    Some(base) if base == object => {
+                        self.look_whether_given(&base).await.map_err(|error| error.to_string())?;
+                        self.mind_marks();
+                        return Ok(());
+                    }
                     Some(_) => self.replace(name, &object).await,
                     None => self.create(name, &object).await,
                 },
@@ -130,7 +135,11 @@ impl Shared {
             owned_object(&want.id, state, &want.held, base).map_err(|error| error.to_string())?;
         object.metadata.namespace = Some(self.options.namespace.clone());
         // Somebody thought that this node was gone.
-        object.metadata.annotations.get_or_insert_default().remove(RELEASING);
+        let annotations = object.metadata.annotations.get_or_insert_default();
+        annotations.remove(RELEASING);
+        if !want.owned {
+            annotations.remove(CONFIRMED);
+        }
         // A range cannot be changed, not even to the same one in another notation.
         if let Some(base) = base.filter(|base| base.spec.cidr() == Ok(want.id.range)) {
             object.spec.range.clone_from(&base.spec.range);
@@ -138,7 +147,29 @@ impl Shared {
         // An object of this node's slice stays even without pods; otherwise a missing object means that
         // nothing is held.
         let nothing = object.spec.allocations.is_empty() && !want.owned;
+        if want.owned && Some(&object) != base {
+            self.confirm(&mut object, base);
+        }
         Ok((!nothing).then_some(object))
+    }
+
+    /// Adds to an object that is written anyway that its slice was seen to be this node's since it says so. One that is created, or
+    /// made the node's, is still to be looked at, and nobody but the controller says whose it is.
+    fn confirm(&self, object: &mut IPPool, base: Option<&IPPool>) {
+        let state = lock(&self.state);
+        let mut taken = state.taken.values().filter(|it| Some(&it.object) == object.metadata.name.as_ref());
+        let uid = taken.next().filter(|taken| {
+            let is_it = |base: &&IPPool| base.metadata.uid.as_ref() == Some(&taken.object_uid);
+            base.filter(is_it).is_some_and(|base| State::of(base) == State::Owned)
+        });
+        let annotations = object.metadata.annotations.get_or_insert_default();
+        match uid {
+            Some(taken) => _ = annotations.insert(CONFIRMED.to_owned(), taken.pool_uid.clone()),
+            None => _ = annotations.remove(CONFIRMED),
+        }
+        if base.is_none() {
+            annotations.remove(GIVEN);
+        }
     }
 
     async fn create(self: &Arc<Self>, name: &str, object: &IPPool) -> Result<Tried, CallError> {
@@ -146,7 +177,7 @@ impl Shared {
         let (plain, call) = (PostParams::default(), lock(&self.state).records.epoch());
         match self.insist(act("creating", name), || records.create(&plain, object)).await {
             Ok(made) => {
-                self.look_whether_given(name).await?;
+                self.look_whether_given(&made).await?;
                 Ok(self.written(call, made))
             }
             Err(error) if error.code() == Some(409) => self.read_again(name).await,
@@ -154,30 +185,30 @@ impl Shared {
         }
     }
 
-    /// An object that was gone is made again: whoever deleted it may be about to give the slice away, and looks for the object
-    /// before that.
-    async fn look_whether_given(self: &Arc<Self>, object: &str) -> Result<(), CallError> {
-        let pools: Api<NodeSlicePool> = self.api();
-        let taken: Vec<String> = {
+    /// An object that was gone is made again, or is another one now: whoever deleted it may be about to give the slice away, and looks
+    /// for the object before that.
+    async fn look_whether_given(self: &Arc<Self>, made: &IPPool) -> Result<(), CallError> {
+        let object = made.metadata.name.as_ref();
+        let uid = made.metadata.uid.clone().unwrap_or_default();
+        let others: Vec<(String, GivenSlice)> = {
             let state = lock(&self.state);
-            let of_object = state.taken.iter().filter(|(_, taken)| taken.object == object);
-            of_object.map(|(name, _)| name.clone()).collect()
+            let of_object =
+                state.taken.iter().filter(|(_, it)| Some(&it.object) == object && it.object_uid != uid);
+            of_object.filter_map(|(name, _)| Some((name.clone(), state.given.get(name)?.clone()))).collect()
         };
-        for name in taken {
-            let act = || format!("reading NodeSlicePool {name:?}");
-            let mut backoff = self.connection.backoff();
-            loop {
-                let call = lock(&self.state).pools.epoch();
-                let found = self.insist(act, || pools.get_opt(&name)).await?;
-                if let Some(found) = found {
-                    let seen = SeenPool::of(&found, &self.options.node);
-                    self.hear_pool(Heard::Answered(call, Identity::named(&found.metadata), Some(seen)));
+        for (name, given) in others {
+            if self.is_given_live(&name, &given).await? {
+                let mut state = lock(&self.state);
+                if let Some(taken) = state.taken.get_mut(&name).filter(|taken| Some(&taken.object) == object)
+                {
+                    taken.object_uid.clone_from(&uid);
                 }
-                // What was read does not count beside a list, and nothing may be assigned before it does.
-                if lock(&self.state).pools.epoch().is_quiet_since(call) {
-                    break;
+                if Told::by(made) == Told::Nothing {
+                    let given = GivenSlice { seen_by: Some(uid.clone()), ..given };
+                    state.unsaid.insert(given.object.clone(), Unsaid::Answered(Some(Box::new(given))));
                 }
-                backoff.wait().await;
+            } else {
+                self.is_not_given(&name);
             }
         }
         Ok(())
@@ -187,7 +218,10 @@ impl Shared {
         let records: Api<IPPool> = self.api();
         let (plain, call) = (PostParams::default(), lock(&self.state).records.epoch());
         match self.insist(act("replacing", name), || records.replace(name, &plain, object)).await {
-            Ok(made) => Ok(self.written(call, made)),
+            Ok(made) => {
+                self.look_whether_given(&made).await?;
+                Ok(self.written(call, made))
+            }
             Err(error) if error.is_stale() => self.read_again(name).await,
             Err(error) => Err(error),
         }
@@ -207,8 +241,8 @@ impl Shared {
     }
 
     /// Processes the answer to a write of this epoch.
-    fn written(&self, call: Epoch, made: IPPool) -> Tried {
-        lock(&self.state).records.hear(Heard::Answered(call, Identity::named(&made.metadata), Some(made)));
+    fn written(self: &Arc<Self>, call: Epoch, made: IPPool) -> Tried {
+        self.hear_record(Heard::Answered(call, Identity::named(&made.metadata), Some(made)));
         self.mind_marks();
         Tried::Done
     }
@@ -220,16 +254,16 @@ impl Shared {
         let known = lock(&self.state).records.facts(name).cloned();
         if let Some(found) = found {
             let heard = Heard::Answered(call, Identity::named(&found.metadata), Some(found));
-            lock(&self.state).records.hear(heard);
+            self.hear_record(heard);
         } else if let Some(known) = known {
             self.is_gone(name, &known);
         }
         Ok(Tried::Again)
     }
 
-    fn is_gone(&self, name: &str, object: &IPPool) {
+    fn is_gone(self: &Arc<Self>, name: &str, object: &IPPool) {
         let uid = object.metadata.uid.clone().unwrap_or_default();
-        lock(&self.state).records.hear(Heard::Gone(name.to_owned(), uid));
+        self.hear_record(Heard::Gone(name.to_owned(), uid));
     }
 }
 

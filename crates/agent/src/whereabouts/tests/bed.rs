@@ -29,9 +29,9 @@ use crate::run::tombstones::Tombstones;
 use crate::serve::{PodName, PostponedDels, Service};
 pub(super) use crate::testing::until;
 use crate::testing::{Obedient, SOON};
-use crate::whereabouts::Whereabouts;
 use crate::whereabouts::ledgers::{self, Ledgers};
 use crate::whereabouts::slices::{self, Slices};
+use crate::whereabouts::{PreferredAddress, Whereabouts};
 
 pub(super) const NAMESPACE: &str = "kube-system";
 
@@ -52,7 +52,7 @@ pub(super) struct Bed {
 pub(super) struct Agent {
     pub(super) node: Handle,
     pub(super) service: Service<RuntimeClock>,
-    pub(super) pods: Pods,
+    pods: Pods<PreferredAddress>,
     pub(super) tombstones: Tombstones<RuntimeClock>,
     directory: PathBuf,
     journal: Arc<Mutex<Image>>,
@@ -98,6 +98,9 @@ impl Bed {
             });
             let pool = serde_json::from_value(pool).unwrap();
             pools.create(&PostParams::default(), &pool).await.unwrap();
+        }
+        for node in ["node-1", "node-2"] {
+            crate::testing::tell(&self.client, NAMESPACE, node).await;
         }
     }
 
@@ -199,6 +202,7 @@ impl Bed {
         let service =
             Service::new(node.clone(), RuntimeClock, vec![Arc::new(whereabouts)], Some(postponed.clone()));
         let tombstones = Tombstones::new(postponed, service.clone());
+        let pods = pods.keep();
         let agent = Agent { node, service, pods, tombstones, directory, journal, _life: stop.drop_guard() };
         until("the node", async || agent.node.look(Node::is_ready).await.unwrap().then_some(())).await;
         agent
@@ -214,7 +218,7 @@ impl Agent {
     /// The annotation of a pod that names the address it would like.
     pub(super) async fn wish_of(&self, pod: &str) -> String {
         let pod = PodName { namespace: "shop".into(), name: pod.into(), uid: String::new() };
-        self.pods.wish_of(&pod).await
+        PreferredAddress::of_pod(&self.pods, &pod).await
     }
 
     pub(super) async fn ask(&self, verb: Verb, network: &Value, at: At<'_>) -> Result<Value, Failure> {

@@ -9,6 +9,10 @@ mod defects;
 mod deletion;
 mod extensions;
 
+fn existing(claim: &IPAMClaim) -> Existing {
+    Existing::of(claim, &ClaimFacts::of(claim))
+}
+
 /// What there is: a machine, its instance, claims. Steps are carried out as an API server would.
 #[derive(Default)]
 struct World {
@@ -75,7 +79,7 @@ impl World {
             self.machine.as_ref().map(MachineFacts::of_machine),
             self.instance.as_ref().map(MachineFacts::of_instance),
         );
-        let all: Vec<Existing> = self.claims.iter().map(Existing::of).collect();
+        let all: Vec<Existing> = self.claims.iter().map(existing).collect();
         let labelled: Vec<&Existing> = all.iter().filter(|it| it.machine.as_deref() == Some("vm")).collect();
         let named = |name: &str| all.iter().find(|it| it.name == name);
         let of =

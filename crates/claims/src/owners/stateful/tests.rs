@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{PodFacts, Reference, references};
+use crate::{ClaimFacts, PodFacts, Reference, references};
 
 fn set(changes: impl FnOnce(&mut Value)) -> StatefulFacts {
     let mut set = json!({
@@ -49,7 +49,7 @@ fn made(steps: &[Step]) -> Vec<IPAMClaim> {
 fn existing(set: &StatefulFacts) -> Vec<Existing> {
     let stored = |(number, mut claim): (usize, IPAMClaim)| {
         claim.metadata.uid = Some(format!("claim-{number}"));
-        Existing::of(&claim)
+        Existing::of(&claim, &ClaimFacts::of(&claim))
     };
     made(&steps(set, &[])).into_iter().enumerate().map(stored).collect()
 }

@@ -27,6 +27,8 @@ use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservati
 use tenure_handles::{SeededEntropy, SystemClock};
 use tenure_ipam::Notation;
 use tenure_localapi::{LocalApi, Options};
+use tenure_whereabouts::ledger::PoolId;
+use tenure_whereabouts::slices::{Given, network_of};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -130,7 +132,14 @@ impl Bed {
         });
         let pools: Api<NodeSlicePool> = Api::namespaced(self.client.clone(), NAMESPACE);
         let pool = serde_json::from_value(pool).map_err(refused)?;
-        pools.create(&PostParams::default(), &pool).await.map_err(refused)?;
+        let pool = pools.create(&PostParams::default(), &pool).await.map_err(refused)?;
+        // The controller tells the node of its slice in the slice's own object.
+        if let Some(slice) = pool.slice_of(NODE) {
+            let id = PoolId::of_node(&network_of(&pool), NODE, slice.parse().map_err(refused)?);
+            let object = Given::of(&pool).object(&id).map_err(refused)?;
+            let records: Api<IPPool> = Api::namespaced(self.client.clone(), NAMESPACE);
+            records.create(&PostParams::default(), &object).await.map_err(refused)?;
+        }
         Ok(())
     }
 

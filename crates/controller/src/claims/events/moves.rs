@@ -1,4 +1,4 @@
-//! What is told of claims and the pods that have them: on the claim, and on every pod that it concerns.
+//! Events about who uses a claim: on the claim, and on every pod involved.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
@@ -10,7 +10,7 @@ use crate::attachment::Attachment;
 use crate::events::Note;
 use crate::world::World;
 
-/// What a step of a move that was made gives to tell.
+/// The events of one step of a move.
 pub(in crate::claims) fn of_move(write: &MoveWrite, world: &World) -> Vec<Note> {
     let MoveWrite::Hold { namespace, claim, before, slots, aborts } = write;
     let Some(claim) = world.claims().get(namespace, &claim.name) else { return Vec::new() };
@@ -23,7 +23,7 @@ pub(in crate::claims) fn of_move(write: &MoveWrite, world: &World) -> Vec<Note> 
     about.map(|about| Note::normal(about, reason, &message)).collect()
 }
 
-/// What has happened, for people. That a pod has a claim which nobody had, or that nobody has it any more, is no move.
+/// What happened, in words. A first user, or the end of the last one, is no move.
 fn step(claim: &str, before: &Slots, after: &Slots, aborts: bool) -> Option<(&'static str, String)> {
     let place = |slot: &Slot| format!("pod \"{}\" on node \"{}\"", slot.pod, slot.node);
     let (from, to) = (before.active.as_ref()?, after.active.as_ref()?);
@@ -67,7 +67,7 @@ fn step(claim: &str, before: &Slots, after: &Slots, aborts: bool) -> Option<(&'s
     }
 }
 
-/// A pod that waits because two others have its claim.
+/// A pod waits because two others use its claim.
 pub(in crate::claims) fn crowded(claim: &Claim, slots: &Slots, pod: &PodFacts) -> [Note; 2] {
     let holders: Vec<String> =
         slots.both().map(|slot| format!("\"{}\" on {}", slot.pod, slot.node)).collect();
@@ -81,7 +81,7 @@ pub(in crate::claims) fn crowded(claim: &Claim, slots: &Slots, pod: &PodFacts) -
     about.map(|about| Note::warning(about, "MoveRefused", &message))
 }
 
-/// A pod says that it is to be the active one, and nobody can read since when.
+/// A pod says that it is to become active, but its time stamp cannot be read.
 pub(in crate::claims) fn unreadable_signal(claim: &Claim, pod: &PodFacts, problem: &str) -> [Note; 2] {
     let message = format!(
         "the addresses of claim \"{}\" do not move by what pod \"{}\" says: {problem}",
@@ -91,7 +91,7 @@ pub(in crate::claims) fn unreadable_signal(claim: &Claim, pod: &PodFacts, proble
     about.map(|about| Note::warning(about, "MoveSignalUnreadable", &message))
 }
 
-/// A pod refers to a claim on a network that does not let addresses outlive pods.
+/// A pod refers to a claim on a network whose addresses may not outlive pods.
 pub(in crate::claims) fn not_allowed(
     claim: Option<&Claim>,
     pod: &PodFacts,
@@ -103,7 +103,7 @@ pub(in crate::claims) fn not_allowed(
     about.map(|about| Note::warning(about, reason, message)).collect()
 }
 
-/// An attachment definition has a name that is not its own.
+/// An attachment definition uses a name that belongs to another network.
 pub(in crate::claims) fn definition_refused(attachment: &Attachment, reason: &str, message: &str) -> Note {
     let about = ObjectReference {
         api_version: Some("k8s.cni.cncf.io/v1".to_owned()),
@@ -116,7 +116,7 @@ pub(in crate::claims) fn definition_refused(attachment: &Attachment, reason: &st
     Note::warning(about, reason, message)
 }
 
-/// A pod, by what is known of it.
+/// A pod as the subject of an event.
 fn pod_of(namespace: &str, name: &str, uid: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),

@@ -1,11 +1,11 @@
-//! Owners of claims, as what events are about.
+//! Owners of claims as subjects of events.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use tenure_claims::owners::{Machine, StatefulFacts};
 
 use super::super::owners::{INSTANCE, MACHINE, STATEFUL_SET};
 
-/// A machine, or its instance where there is no machine.
+/// A machine, or its instance if there is no machine.
 pub(in crate::claims) fn of_machine(of: Machine<'_>) -> ObjectReference {
     let kind = if of.machine.is_some() { MACHINE } else { INSTANCE };
     let uid = of.machine.or(of.instance).map(|facts| facts.uid.clone());

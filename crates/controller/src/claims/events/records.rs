@@ -1,4 +1,4 @@
-//! What is told of claims that have no addresses: on the claim, once for each change of what is wrong.
+//! Events about claims without addresses: on the claim, once per change of the problem.
 
 use kube::Resource;
 use tenure_api::claims::condition::IPS_ALLOCATED;
@@ -7,7 +7,7 @@ use super::super::write::ClaimWrite;
 use crate::events::Note;
 use crate::world::World;
 
-/// What a write about claims that was done gives to tell; `world` is what was known before it.
+/// The events of a completed write about claims; `world` is the state before the write.
 pub(in crate::claims) fn of_claim(write: &ClaimWrite, world: &World) -> Vec<Note> {
     let ClaimWrite::Status { namespace, claim, status, .. } = write else { return Vec::new() };
     let Some(known) = world.claims().get(namespace, &claim.name) else { return Vec::new() };

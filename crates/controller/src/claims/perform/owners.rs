@@ -1,5 +1,5 @@
-//! Making claims, and letting them go. What takes something away looks, live, whether those that the claim was made for still
-//! are as they were when it was decided.
+//! Creates and deletes claims of owners. Before a deletion it reads the owners live, and goes on only if they still
+//! are as the plan saw them.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -41,7 +41,7 @@ impl ClaimsPerformer {
                     Err(error) => Some(Err(error)),
                 };
                 match left {
-                    // It is gone at once: nobody had a finalizer on it.
+                    // It is gone at once, because it had no finalizer.
                     None => Ok((Outcome::Done, Some(gone(claim.clone())))),
                     Some(left) => settle(&claims, claim, left, gone).await,
                 }
@@ -51,7 +51,7 @@ impl ClaimsPerformer {
 
     async fn define_claims(&self) -> Answer {
         let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        // The watch of claims looks again by itself, and says so if the server still does not know them.
+        // The watch of claims tries again by itself, and reports if the server still does not know the kind.
         let there = Some(Observation::new(|world| world.note_lack(CLAIM, false)));
         match definitions.create(&PostParams::default(), &tenure_api::claims::crd()).await {
             Ok(_) => Ok((Outcome::Done, there)),
@@ -78,7 +78,7 @@ impl ClaimsPerformer {
         settle(&claims, at, written, |at| Observation::gone_from::<IPAMClaim>(namespace, at)).await
     }
 
-    /// The second look, live. If it shows anything else, the watch is about to say so.
+    /// The second, live look. If it differs, the watch will report that soon.
     async fn is_so(&self, namespace: &str, owner: &Owner) -> Result<bool, kube::Error> {
         match owner {
             Owner::Machine { name, machine, instance } => {
@@ -102,7 +102,7 @@ impl ClaimsPerformer {
     }
 }
 
-/// What was read, unless it is there and cannot be read.
+/// What was read, unless the object exists but cannot be read.
 fn readable<K>(read: Option<&Read<K>>) -> Result<Option<&K>, &Unreadable> {
     read.map(Read::as_result).transpose()
 }

@@ -1,4 +1,4 @@
-//! Writing what claims have.
+//! Writes records and statuses of claims.
 
 use std::collections::BTreeSet;
 
@@ -25,9 +25,9 @@ use crate::kind::{Kind, Observation};
 use crate::pods::living;
 use crate::write::At;
 
-/// So many reads are under way at once.
+/// How many reads run at the same time.
 const READS: usize = 16;
-/// How often objects are made or marked, and all is looked at again, before others get their turn.
+/// How often objects are created or marked, and everything is read again, before other writes get their turn.
 const ROUNDS: usize = 4;
 
 impl ClaimsPerformer {
@@ -106,7 +106,7 @@ impl ClaimsPerformer {
                 }
                 let claims = self.claims(namespace);
                 let mut status = serde_json::to_value(status).map_err(kube::Error::SerdeError)?;
-                // A merge leaves what it does not mention, and a claim that nobody has any more says so.
+                // A merge patch keeps what it does not mention, so a claim without users says so explicitly.
                 if status.get("ownerPod").is_none() {
                     status["ownerPod"] = Value::Null;
                 }
@@ -118,7 +118,7 @@ impl ClaimsPerformer {
         }
     }
 
-    /// What is there after all: one of these claims, or nothing that is worth learning if it is one of these pods.
+    /// What exists after all: one of these claims; nothing worth observing if it is one of these pods.
     async fn any_lives(&self, gone: &Gone) -> Result<Option<Option<Observation>>, kube::Error> {
         let looks = stream::iter(gone.pods.clone()).map(|id| {
             let pods: Api<Pod> = Api::namespaced(self.client.clone(), &id.namespace);
@@ -136,7 +136,7 @@ impl ClaimsPerformer {
             async move {
                 let there = claims.get_opt(&id.name).await?;
                 let there = there.filter(|claim| claim.uid().as_ref() == Some(&id.uid));
-                // One that cannot be read is there all the same.
+                // An object that cannot be read still exists.
                 Ok::<_, kube::Error>(there.and_then(|there| match there {
                     Read::Is(claim) => Some(claim),
                     Read::Unreadable(it) => IPAMClaim::stand_in(&it),
@@ -147,7 +147,7 @@ impl ClaimsPerformer {
         Ok(found.into_iter().flatten().next().map(|claim| Some(Observation::is(claim))))
     }
 
-    /// The first of these objects that has something on record for a claim.
+    /// The first of these objects that has a record for a claim.
     async fn any_on_record(
         &self,
         uid: &str,
@@ -173,7 +173,7 @@ impl ClaimsPerformer {
         Ok(None)
     }
 
-    /// Which of these claims are gone, if any is. Each was there after its pod was, otherwise: the pod was seen before.
+    /// Which of these claims are gone, if any. The pod was seen first, so each of the others existed after its pod.
     async fn any_gone(&self, named: &[ClaimId]) -> Result<Option<Observation>, kube::Error> {
         let looks = stream::iter(named.to_vec()).map(|id| {
             let claims: Api<Read<IPAMClaim>> = Api::namespaced(self.client.clone(), &id.namespace);
@@ -188,7 +188,7 @@ impl ClaimsPerformer {
         Ok(Observation::all(gone.into_iter().flatten().collect()))
     }
 
-    /// Holds addresses of shared ranges. Objects are made and marked first, and after either all is looked at again.
+    /// Holds addresses of shared ranges. Creates and marks objects first, and reads everything again after either.
     async fn hold(&self, network: &str, requests: &[Request]) -> Answer {
         for _ in 0..ROUNDS {
             let (known, objects) = self.look_at(network).await?;
@@ -202,13 +202,13 @@ impl ClaimsPerformer {
         Ok((Outcome::Superseded, None))
     }
 
-    /// All that says whose the addresses of a network's ranges are, live. Nodes' own ledgers are not among it: of what is cut
-    /// the whole range's object says so.
+    /// Reads live everything that tells who holds addresses of a network's ranges. Nodes' own ledgers are not needed:
+    /// for a divided range, the object of the whole range tells.
     async fn look_at(&self, network: &str) -> Result<(Network, Vec<IPPool>), kube::Error> {
         let Every { objects, unreadable } =
             every(&self.ranges.read_ledgers(), &format!("!{}", label::NODE)).await?;
         let mut known = Network::new(network);
-        // What it says is held is not known; that is a reason to wait for those whose addresses it may say it of.
+        // What it holds is not known, so claims wait whose addresses it may hold.
         if let Some(it) = unreadable.iter().find(|it| it.name().starts_with(network)) {
             return Err(unread(it));
         }
@@ -220,7 +220,7 @@ impl ClaimsPerformer {
             known.see_reservation(reservation);
         }
         for it in reservations.unreadable {
-            // Its name is the address, and somebody has it.
+            // Its name is the address, so somebody holds it.
             let mut somebody =
                 OverlappingRangeIPReservation::new("", OverlappingRangeIPReservationSpec::default());
             somebody.metadata = it.metadata;
@@ -282,7 +282,7 @@ impl ClaimsPerformer {
             }
             observed.extend(seen);
         }
-        // What is on record already, and was not known to be, is an observation as well.
+        // A record that exists and was not known is an observation as well.
         if plan.write.is_empty() {
             observed.extend(objects.iter().cloned().map(Observation::is));
         }

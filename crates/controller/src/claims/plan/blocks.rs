@@ -1,7 +1,7 @@
-//! Floating blocks: those of pools that the controller owns, and whose addresses it gives to claims.
+//! Floating blocks: blocks of pools that the controller owns, to assign their addresses to claims.
 //!
-//! A plan works on drafts of the blocks' records, so that whatever it frees and gives becomes one write a block. Which address
-//! is free is asked of the engine, which is restored from the records, those at rest included.
+//! A plan works on drafts of the blocks' records, so that everything it frees and assigns in a block becomes one
+//! write. The engine finds free addresses; it is restored from the records, including those that cool.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,17 +30,17 @@ mod inventory;
 use empty::EmptyBlocks;
 use inventory::PoolInventory;
 
-/// As many records a block may have before another is carved: an object must stay far smaller than the API server and etcd
-/// let it be (1.5 MB), however long the names in it are, and each of its records costs each write of it.
+/// A block with this many records is full, and another is carved. An object must stay far below the limit of the API
+/// server and etcd (1.5 MB), however long its names are, and every record makes every write of the object larger.
 pub(super) const MOST: u128 = 1_024;
 
-/// What is remembered of floating blocks from plan to plan.
+/// What plans remember of floating blocks.
 #[derive(Debug, Default)]
 pub(super) struct KnownBlocks {
-    /// What pools have for claims, those of which one asked.
+    /// The inventories of pools that were asked for.
     inventories: BTreeMap<String, PoolInventory>,
     empty: EmptyBlocks,
-    /// Those for which something was planned.
+    /// Blocks for which something was planned.
     pending: Names,
     /// How many were looked at.
     #[cfg(test)]
@@ -48,12 +48,12 @@ pub(super) struct KnownBlocks {
 }
 
 impl KnownBlocks {
-    /// When to look again even if nothing is heard until then.
+    /// When to look again without an event.
     pub(super) fn next(&self) -> Option<Timestamp> {
         self.empty.next()
     }
 
-    /// Takes in what has changed.
+    /// Reads what changed.
     pub(super) fn refresh(&mut self, look: &Look) {
         for (pool, index) in look.blocks.iter().filter_map(|block| split_block_name(block)) {
             if let Some(inventory) = self.inventories.get_mut(pool) {
@@ -63,36 +63,36 @@ impl KnownBlocks {
     }
 }
 
-/// The floating blocks, as they are to be.
+/// The floating blocks with planned changes.
 pub(super) struct Blocks<'a> {
     inputs: Inputs<'a>,
     carving: &'a Carving,
-    /// How long addresses of pools that do not say so rest.
+    /// How long addresses cool in pools that do not say.
     rest: Duration,
-    /// Those that are to be changed.
+    /// Blocks that change.
     drafts: BTreeMap<String, Draft<'a>>,
     known: KnownBlocks,
-    /// The pools of which this plan gives, or why it gives nothing.
+    /// The pools that this plan assigns from, or why it cannot.
     opened: BTreeMap<String, Option<Refused>>,
 }
 
-/// A block's records, as they are to be.
+/// The planned records of a block.
 pub(super) struct Draft<'a> {
     pub(super) block: &'a AddressBlock,
     pub(super) records: BTreeMap<String, ClaimRecord>,
-    /// What a live look has to confirm, because records were freed.
+    /// What a live read has to confirm, because records were freed.
     gone: Gone,
-    /// Claims that a live look has to confirm, because their records name more pods.
+    /// Claims that a live read has to confirm, because their records name more pods.
     named: Vec<ClaimId>,
 }
 
 impl<'a> Blocks<'a> {
-    /// As they are; `carving` is what the plan has decided for nodes.
+    /// Starts without changes; `carving` is what the plan decided for nodes.
     pub(super) fn of(inputs: Inputs<'a>, carving: &'a Carving, rest: Duration, known: KnownBlocks) -> Self {
         Self { inputs, carving, rest, drafts: BTreeMap::new(), known, opened: BTreeMap::new() }
     }
 
-    /// The record at a place, as it is to be.
+    /// The planned record at this offset.
     pub(super) fn record(&self, place: &RecordKey) -> Option<&ClaimRecord> {
         let records = match self.drafts.get(place.object.as_ref()) {
             Some(draft) => &draft.records,
@@ -101,7 +101,7 @@ impl<'a> Blocks<'a> {
         records.get(place.key.as_ref())
     }
 
-    /// Whether a claim has the address of a record.
+    /// Whether a claim holds the address of a record.
     pub(super) fn is_held(&self, place: &RecordKey) -> bool {
         self.record(place).is_some_and(|record| record.freed.is_none())
     }
@@ -111,13 +111,13 @@ impl<'a> Blocks<'a> {
         place.addresses(self.inputs.world)
     }
 
-    /// The pools of blocks that are to be changed.
+    /// The pools of blocks that change.
     pub(super) fn changed_pools(&self) -> impl Iterator<Item = &str> {
         self.drafts.keys().filter_map(|block| Some(split_block_name(block)?.0))
     }
 
-    /// The address of a record is free from now on, and rests, if a live look confirms that its pods have ended. `doubtful` is
-    /// whether only a live look says that the claim is gone.
+    /// Frees the address of a record, which then cools, if a live read confirms that its pods have ended. `doubtful`:
+    /// only a live read can tell that the claim is gone.
     pub(super) fn free(&mut self, place: &RecordKey, doubtful: bool) {
         let now = MicroTime(self.inputs.now.to_jiff());
         let Some(draft) = self.draft(&place.object) else { return };
@@ -129,7 +129,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// A record gets these pods.
+    /// Sets the pods of a record.
     pub(super) fn rename(&mut self, place: &RecordKey, pods: Vec<PodRecord>) {
         let Some(draft) = self.draft(&place.object) else { return };
         let Some(record) = draft.records.get_mut(place.key.as_ref()) else { return };
@@ -139,7 +139,7 @@ impl<'a> Blocks<'a> {
         record.pods = pods;
     }
 
-    /// A pod was seen after all that uses a freed address: it is held again.
+    /// A pod still uses a freed address: holds it again.
     pub(super) fn keep(&mut self, place: &RecordKey) {
         let record = self.draft(&place.object).and_then(|draft| draft.records.get_mut(place.key.as_ref()));
         if let Some(record) = record {
@@ -156,7 +156,7 @@ impl<'a> Blocks<'a> {
         self.drafts.get_mut(name)
     }
 
-    /// Gives a claim an address of a pool, or the pair of addresses; these, if it wishes any.
+    /// Assigns an address of a pool, or a pair, to a claim; these addresses if the claim asks for any.
     pub(super) fn give(&mut self, pool: &str, claim: &ClaimFacts, wishes: &[Address]) -> Result<(), Refused> {
         if !self.opened.contains_key(pool) {
             let refused = self.open(pool).err();
@@ -193,7 +193,7 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// Brings what a pool has for claims up to date.
+    /// Brings the inventory of a pool up to date.
     fn open(&mut self, name: &str) -> Result<(), Refused> {
         let known = self.known.inventories.remove(name);
         let Inputs { world, index, now, .. } = self.inputs;
@@ -233,7 +233,7 @@ impl<'a> Blocks<'a> {
                 inventory.restore(index, block, records, now);
             }
         }
-        // They are not as the next plan finds them.
+        // The next plan finds them changed.
         for index in drafts {
             inventory.is_stale(index);
         }
@@ -242,7 +242,7 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// Everything as writes, and what is to be remembered: an empty block goes after `empty_after`.
+    /// Returns everything as writes, and what to remember. An empty block is returned after `empty_after`.
     pub(super) fn into_writes(mut self, empty_after: Duration) -> (Vec<Write>, KnownBlocks) {
         let Inputs { world, index, look, now } = self.inputs;
         let mut writes = Vec::new();
@@ -314,7 +314,7 @@ impl<'a> Blocks<'a> {
 
 impl Draft<'_> {
     fn write(&self) -> Write {
-        // One that lost it, because somebody was about to delete the block, gets it back with its records.
+        // A block that lost its finalizer, because somebody was about to delete it, gets it back with its records.
         let mut finalizers = self.block.finalizers().to_vec();
         if !finalizers.iter().any(|it| it == FINALIZER) && self.block.metadata.deletion_timestamp.is_none() {
             finalizers.push(FINALIZER.to_owned());
@@ -331,13 +331,13 @@ fn drop_block(block: &AddressBlock) -> Write {
     ClaimWrite::DropBlock { block: At::of(block), finalizers, deleting }.into()
 }
 
-/// Since when no claim has an address of a block, if none has.
+/// Since when no claim holds an address of a block; `None` if one does.
 fn empty_since(block: &AddressBlock, records: &BTreeMap<String, ClaimRecord>) -> Timestamp {
     let created = block.creation_timestamp().map(|time| Timestamp::from_jiff(time.0)).unwrap_or_default();
     records.values().filter_map(freed).fold(created, Timestamp::max)
 }
 
-/// Since when a record's address rests.
+/// Since when the address of a record cools.
 fn freed(record: &ClaimRecord) -> Option<Timestamp> {
     record.freed.as_ref().map(|freed| Timestamp::from_jiff(freed.0))
 }

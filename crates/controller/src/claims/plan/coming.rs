@@ -1,5 +1,5 @@
-//! Claims that a write in flight gives something. They wait for its answer: planned for again, they might be given a second
-//! address, in a block that was made or got room meanwhile.
+//! Claims that a write in flight assigns something. They wait for its answer: if planned again, they might get a
+//! second address in a block that was created or got room meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::write::Write;
 pub(super) struct Coming(BTreeSet<Arc<str>>);
 
 impl Coming {
-    /// Takes in what is in flight now. The names of claims for which something was in flight, or was not, are added.
+    /// Reads what is in flight. Adds the names of claims for which that changed.
     pub(super) fn refresh(&mut self, world: &World, index: &Index, names: &mut Names) {
         let now: BTreeSet<Arc<str>> = world.in_flight.iter().flat_map(|write| given(world, write)).collect();
         let changed = self.0.symmetric_difference(&now);
@@ -27,13 +27,13 @@ impl Coming {
         self.0 = now;
     }
 
-    /// Whether something is in flight for the claim of this UID.
+    /// Whether a write for the claim of this UID is in flight.
     pub(super) fn has(&self, uid: &str) -> bool {
         self.0.contains(uid)
     }
 }
 
-/// The UIDs of claims that a write gives something that is not known to be on record.
+/// The UIDs of claims that a write assigns something not yet recorded.
 fn given(world: &World, write: &Write) -> Vec<Arc<str>> {
     if let Some(BlockWrite::Create { block }) = write.of() {
         return block.spec.claims.values().map(|record| record.uid.as_str().into()).collect();

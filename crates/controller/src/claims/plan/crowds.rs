@@ -1,4 +1,4 @@
-//! Thousands of claims at once: how many writes that takes, and how large objects become.
+//! Thousands of claims at once: how many writes they take, and how large objects become.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::release::MISSING_NODE_REST;
 use crate::world::World;
 use crate::write::Write;
 
-/// More than a block has records at most.
+/// More than the maximum of records in a block.
 const MANY: usize = 1_100;
 
 fn with_claims(bits: i32, subnet: &str) -> Server {
@@ -30,7 +30,7 @@ fn with_claims(bits: i32, subnet: &str) -> Server {
     server
 }
 
-/// How many claims have an address each, and no two the same.
+/// How many claims have an address each, all different.
 fn given(server: &Server) -> usize {
     let held = server.claims.values().map(ClaimFacts::of).filter(|claim| claim.held);
     held.flat_map(|claim| claim.addresses).collect::<BTreeSet<_>>().len()
@@ -86,7 +86,7 @@ fn what_does_not_fit_is_refused_at_once_and_given_when_there_is_more() {
 
 #[test]
 fn each_plan_for_many_claims_beside_many_pods_looks_at_each_once() {
-    /// What plans look at to give, to say so, and to free.
+    /// What plans look at to assign, to report and to free.
     fn looks(count: usize) -> Vec<usize> {
         let mut server = Server::default();
         server.pool("default", 5, &["10.0.0.0/8"], &[]);
@@ -142,7 +142,7 @@ fn a_claim_whose_status_is_not_written_yet_is_not_looked_at_again() {
     let (looked_at, writes) = parts.plan(&world, server.timestamp());
     assert_eq!(looked_at, 0);
     assert_eq!(writes.iter().filter(is_status).count(), MANY);
-    // One that is done is looked at once more, and the others stay.
+    // A claim that is done is looked at once more; the others are not.
     let heard = server.log.len();
     assert_eq!(server.write(&statuses[0]), Outcome::Done);
     server.log[heard..].iter().cloned().for_each(|update| tell(&mut world, update));
@@ -173,7 +173,7 @@ impl Parts {
     }
 }
 
-/// Something that happens in a cluster with so many claims, each with a pod of its own.
+/// An event in a cluster with this many claims, each with its own pod.
 type Happening = (&'static str, fn(&mut Server));
 
 const HAPPENINGS: [Happening; 9] = [

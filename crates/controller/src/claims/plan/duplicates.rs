@@ -1,5 +1,5 @@
-//! A claim that was given two records, because a write that nobody knew the outcome of was done after all: the one that its
-//! status does not name goes, also while pods use the claim; and what a pod was given stays.
+//! A claim with two records, because a write of unknown outcome was done after all. The record that its status does
+//! not name is removed, even while pods use the claim. What a pod was given stays.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn server() -> Server {
     server
 }
 
-/// A claim that was given any address, and, while nobody knew that, the one that its status came with.
+/// A claim that got any address and, while nobody knew that, the one that its status came with.
 fn with_two_records(server: &mut Server) -> String {
     let uid = server.claim("c", None);
     let first = Planner::default().plan(&server.world(), server.timestamp());
@@ -35,7 +35,7 @@ fn with_two_records(server: &mut Server) -> String {
     uid
 }
 
-/// The addresses on record for a claim, each with the UIDs of the pods that its record names.
+/// The recorded addresses of a claim, each with the UIDs of the pods that its record names.
 fn records(server: &Server, uid: &str) -> BTreeSet<(String, Vec<String>)> {
     let all = server.blocks.values().flat_map(in_block).filter(|(record, _)| record.uid == uid);
     all.map(|(record, addresses)| {
@@ -79,7 +79,7 @@ fn of_two_records_the_one_that_the_status_does_not_name_goes_though_a_pod_uses_t
     assert!(ClaimFacts::of(&server.claims["c"]).slots.is_active(&pod));
 }
 
-/// Names a pod in the records of the claim at these addresses.
+/// Names a pod in the claim's records at these addresses.
 fn name(server: &mut Server, uid: &str, pod: &str, at: &str) {
     let named = |block: &AddressBlock| {
         in_block(block).any(|(it, all)| it.uid == uid && all.iter().any(|it| it.to_string() == at))

@@ -1,7 +1,7 @@
-//! Whatever happens to claims and to what they depend on, a plan of what has changed is the plan of everything: each plan here is
+//! Whatever happens to claims and their dependencies, an incremental plan equals a full one: every plan here is
 //! compared with that of a planner that always looks at everything ([`Planner::default`]).
 //!
-//! What happens need not make sense. Every run replays from its seed.
+//! Events need not make sense. Every run replays from its seed.
 
 mod happening;
 mod perform;
@@ -30,7 +30,7 @@ use crate::pods::PodBrief;
 use crate::world::World;
 use crate::write::Write;
 
-/// A cluster as a controller knows it.
+/// A cluster as a controller sees it.
 struct Cluster {
     world: World,
     planner: Planner,
@@ -71,7 +71,7 @@ impl Cluster {
         list::<AddressBlock>(world);
         list::<BlockRequest>(world);
         list::<Node>(world);
-        // Some come later, and until then absence means nothing.
+        // Some kinds are listed later; until then absence means nothing.
         let late = self.dice.next_u64().is_multiple_of(8);
         if !late {
             list::<IPPool>(world);
@@ -100,7 +100,7 @@ impl Cluster {
         Timestamp::from_millis(1_794_000_000_000 + self.now)
     }
 
-    /// An object as it is from now on.
+    /// Creates or changes an object.
     fn put<K: Kind + Resource<DynamicType = ()>>(&mut self, object: Value) {
         self.put_object::<K>(serde_json::from_value(object).unwrap());
     }
@@ -116,14 +116,14 @@ impl Cluster {
         K::observe(&mut self.world, Event::Apply(object));
     }
 
-    /// An object is gone.
+    /// Deletes an object.
     #[expect(clippy::needless_pass_by_value, reason = "nobody has an object that is gone")]
     fn remove<K: Kind + Resource<DynamicType = ()> + Debug>(&mut self, object: K) {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         K::observe_gone(&mut self.world, &namespace, &name, &object.uid().unwrap_or_default());
     }
 
-    /// Plans, which compares the plan, and does some of it.
+    /// Plans, which compares the plans, and performs some of the writes.
     fn plan(&mut self) {
         self.world.in_flight = self.on_their_way.iter().take(self.below(3)).cloned().collect();
         let plan = self.planner.plan(&self.world, self.timestamp());
@@ -143,7 +143,7 @@ impl Cluster {
     }
 }
 
-/// Runs; how often each kind of write was done.
+/// Runs it. Returns how often each kind of write was done.
 fn run(seed: u64, planted: Option<Planted>) -> BTreeMap<&'static str, usize> {
     let mut cluster = Cluster::new(seed);
     cluster.world.claims_mut().planted = planted;
@@ -157,7 +157,7 @@ fn run(seed: u64, planted: Option<Planted>) -> BTreeMap<&'static str, usize> {
     cluster.done
 }
 
-/// So many runs compare plans, and find every planted bug.
+/// This many runs compare plans, and find every planted bug.
 const RUNS: u64 = 60;
 
 #[test]
@@ -168,7 +168,7 @@ fn a_plan_of_what_has_changed_is_the_plan_of_everything() {
             *done.entry(verb).or_default() += count;
         }
     }
-    // A run in which nothing of a kind is ever planned compares nothing.
+    // A run that never plans one kind of write compares nothing.
     for verb in [
         "create",
         "claim_records",
@@ -190,7 +190,7 @@ fn a_plan_of_what_has_changed_is_the_plan_of_everything() {
     }
 }
 
-/// A checker that misses its bug is no checker.
+/// A check that misses its bug is no check.
 #[test]
 fn an_event_that_a_plan_overlooks_is_found() {
     for overlooked in [

@@ -1,5 +1,5 @@
-//! What happens to records: they name the pods that are given their addresses, and go when their claim is gone and no pod uses
-//! them.
+//! The life of records: they name the pods that get their addresses, and are removed when their claim is gone and no
+//! pod uses them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{RecordPlanner, Round};
 use crate::whereabouts::Rest;
 
 impl RecordPlanner {
-    /// Frees what belongs to claims that are gone and that no pod uses.
+    /// Frees what belongs to claims that are gone and unused.
     pub(super) fn free(&mut self, round: &mut Round<'_>, names: &Names, places: &[RecordKey]) {
         let inputs = round.inputs;
         if self.pods_are_known && !inputs.world.knows_users() {
@@ -56,7 +56,7 @@ impl RecordPlanner {
         round.writes.extend(ranges::forget(&forget, &doubtful, rest));
     }
 
-    /// Frees a record of a block; one that was freed, and that a pod is seen to use after all, is held again.
+    /// Frees a record of a block. A freed record that a pod still uses is held again.
     fn free_in_block(&mut self, round: &mut Round<'_>, place: &RecordKey, record: &Record) {
         let inputs = round.inputs;
         let used = self.pods_are_known && is_used(inputs, record, &round.blocks.addresses(place));
@@ -70,7 +70,7 @@ impl RecordPlanner {
         }
     }
 
-    /// Frees a record of a ledger. Whether it is of one that others write, too.
+    /// Frees a record of a ledger. Returns whether others write that ledger, too.
     fn free_in_ledger(
         &mut self,
         round: &mut Round<'_>,
@@ -89,7 +89,7 @@ impl RecordPlanner {
         !round.cut.free(of_range, !inputs.world.claims().all.is_gone(record.uid()))
     }
 
-    /// Whether the claim of a record has been gone for long enough.
+    /// Whether the claim of a record has been gone long enough.
     fn is_gone(&mut self, round: &mut Round<'_>, place: &RecordKey, record: &Record) -> bool {
         let key = key(place, record);
         let name: Arc<str> = record.name().into();
@@ -101,7 +101,7 @@ impl RecordPlanner {
         gone
     }
 
-    /// Writes down which pods are to be given addresses, and which are gone together with their node.
+    /// Records which pods are to get addresses, and which are gone together with their node.
     pub(super) fn name(&self, round: &mut Round<'_>, naming: &Naming, places: &[RecordKey]) {
         let inputs = round.inputs;
         if !self.pods_are_known || !inputs.world.knows_users() {
@@ -112,7 +112,7 @@ impl RecordPlanner {
             let Some(record) = inputs.index.records.get(place) else { continue };
             let uid = record.uid();
             let claim = inputs.index.claims.of_uid(uid).and_then(|name| inputs.world.claims().all.get(name));
-            // Nobody is given what the status does not say, and a record that names nobody can go.
+            // Nobody gets what the status does not name, and a record without pods can be removed.
             let said = claim.is_some_and(|claim| is_said(inputs.world, place, &claim.facts));
             let more = naming.get(uid).filter(|_| said).map(Vec::as_slice).unwrap_or_default();
             let matters = |pod: &str| claim.is_none_or(|claim| claim.facts.slots.has(pod));
@@ -133,7 +133,7 @@ impl RecordPlanner {
     }
 }
 
-/// By what it is remembered since when the claim of a record is gone.
+/// The key under which to remember since when the claim of a record is gone.
 fn key(place: &RecordKey, record: &Record) -> Arc<str> {
     let RecordKey { kind, object, key } = place;
     format!("{}\0{kind:?}/{object}/{key}/{}", record.name(), record.uid()).into()

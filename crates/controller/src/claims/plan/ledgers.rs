@@ -1,5 +1,5 @@
-//! Ledgers by what of them claims have to do with: the network that they say they are of, which addresses they hold, and whether
-//! they are of slices for claims.
+//! Indexes ledgers for claims: by their network, by the addresses that they hold, and whether they belong to slices
+//! for claims.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::world::World;
 pub(super) struct LedgerIndex {
     facts: HashMap<Arc<str>, Facts>,
     by_network: Sets<Arc<str>>,
-    /// Those that do not say which network they are of: their names may.
+    /// Those that do not name their network; their object names may.
     unlabelled: Names,
-    /// Those whose records are here, with the lowest and the highest address.
+    /// Ledgers with records in this span, with the lowest and highest address.
     held: BTreeMap<Arc<str>, (Address, Address)>,
-    /// Those of slices for claims.
+    /// Ledgers of slices for claims.
     floating: Names,
 }
 
@@ -33,7 +33,7 @@ struct Facts {
 }
 
 impl LedgerIndex {
-    /// Takes in what has become of these ledgers.
+    /// Reads these ledgers again.
     pub(super) fn refresh(&mut self, world: &World, ledgers: &Names, line: &mut Line) {
         for name in ledgers {
             let mut facts = Vec::from_iter(self.remove(name));
@@ -45,7 +45,7 @@ impl LedgerIndex {
                     Some(network) => line.note(Awaited::Shared(network.into())),
                     None => line.all_shared_changed(),
                 }
-                // What is held anywhere in a slice is not given of it.
+                // An address that is held anywhere in a slice is not assigned from it.
                 if whole {
                     line.all_slices_changed();
                 }
@@ -66,7 +66,7 @@ impl LedgerIndex {
         self.held.iter().filter(move |(_, span)| overlaps(span)).map(|(name, _)| name)
     }
 
-    /// The ledgers of slices for claims, whether a pool of slices still says so or not.
+    /// The ledgers of slices for claims, even if no pool of slices lists them any more.
     pub(super) fn floating(&self) -> &Names {
         &self.floating
     }

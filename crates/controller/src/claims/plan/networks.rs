@@ -1,9 +1,9 @@
-//! Networks by the name in their CNI configuration, as claims name them: which of them are ours, opt in, and where their
-//! addresses come from. Attachment definitions say so, and for the cluster's own network a setting.
+//! Networks by the name in their CNI configuration, as claims name them: which are ours, which opt in, and where
+//! their addresses come from. Attachment definitions tell, and for the cluster's own network a setting.
 //!
-//! Anybody who may make a definition in one namespace can give it any name. So the cluster's name is the setting's alone, for a
-//! claim those definitions count that are in its own namespace, and of those elsewhere the oldest: who comes later and says
-//! something else changes nothing for others.
+//! Anybody who may create a definition in one namespace can give its network any name. So only the setting speaks for
+//! the cluster's own network. For other networks the definitions in the claim's namespace count, and of those
+//! elsewhere the oldest: a later, different definition changes nothing for others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use super::Refused;
 use crate::attachment::Attachment;
 use crate::world::World;
 
-/// The names that our plugin is called by, where the addresses are those of a pool.
+/// The names of our plugin, where addresses come from a pool.
 const ROUTED: [&str; 2] = ["tenure", "coil"];
-/// Where they are aliases of machines in a cloud, and those of claims are of an AddressPool in one of the subnet's ranges.
+/// The plugin of alias addresses. Their claims use an AddressPool in one of the subnet's ranges.
 const ALIASES: &str = "gcp-ipam";
-/// Where the addresses are those of ranges.
+/// The plugin whose addresses come from ranges.
 const RANGES: &str = "whereabouts";
 
 /// Networks by name.
 #[derive(Debug, Default)]
 pub(in crate::claims) struct Networks {
-    /// What definitions say of each, the oldest first; for the cluster's own network its setting alone.
+    /// What definitions say of each network, oldest first; for the cluster's own network only its setting.
     by_name: BTreeMap<String, Vec<Said>>,
     /// The networks of definitions.
     of_definitions: HashMap<Arc<str>, String>,
@@ -37,22 +37,22 @@ pub(in crate::claims) struct Networks {
 /// A network that claims can name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Network {
-    /// Its addresses are ours to give.
+    /// We assign its addresses.
     Ours(Source),
-    /// It does not opt in; the definition that says so.
+    /// It does not opt in; this definition says so.
     OptedOut(String),
-    /// Somebody else gives its addresses, and what its claims say is theirs to write.
+    /// Somebody else assigns its addresses, and writes the status of its claims.
     Others,
-    /// Nobody can say, and why.
+    /// It cannot be decided, and why.
     Unclear(String),
-    /// Its configuration cannot be used: which definition, which field, and what would be accepted.
+    /// Its configuration is unusable: which definition, which field, and what is accepted.
     Invalid(String),
 }
 
 /// Where the addresses of a network come from.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Source {
-    /// A pool: that of the configuration, or that of the claim's namespace.
+    /// A pool: named by the configuration or by the claim's namespace.
     Pool(Option<String>),
     /// Whereabouts' ranges.
     Ranges(Box<Config>),
@@ -62,14 +62,14 @@ pub(super) enum Source {
 #[derive(Debug, PartialEq)]
 struct Said {
     network: Arc<Network>,
-    /// Empty for a setting.
+    /// Empty for the setting.
     namespace: String,
     definition: String,
     created: Timestamp,
 }
 
 impl Networks {
-    /// Reads these definitions again, and adds the names of networks that changed to `changed`.
+    /// Reads these definitions again, and adds the names of changed networks to `changed`.
     pub(in crate::claims) fn refresh(&mut self, world: &World, definitions: &Names, changed: &mut Names) {
         if let Some(name) =
             world.claims().cluster_network.as_ref().filter(|name| !self.by_name.contains_key(*name))
@@ -98,9 +98,9 @@ impl Networks {
         }
     }
 
-    /// A definition says this of the network of that name, in place of what it said before.
+    /// Replaces what a definition says of the network of this name.
     fn put(&mut self, world: &World, key: &Arc<str>, new: Option<(String, Said)>, changed: &mut Names) {
-        // The cluster's name is the setting's alone.
+        // Only the setting speaks for the cluster's own network.
         let new = new.filter(|(name, _)| world.claims().cluster_network.as_ref() != Some(name));
         let mut before = None;
         if let Some(name) = self.of_definitions.remove(key)
@@ -124,7 +124,7 @@ impl Networks {
         }
     }
 
-    /// The network of this name for claims of a namespace.
+    /// The network of this name, for claims of a namespace.
     pub(super) fn get(&self, name: &str, namespace: &str) -> Option<Arc<Network>> {
         let all = self.by_name.get(name)?;
         let own: Vec<&Said> = all.iter().filter(|said| said.namespace == namespace).collect();
@@ -135,8 +135,8 @@ impl Networks {
     }
 }
 
-/// Whether a definition that has the name of the cluster's own network says of its addresses what the setting says. If not, it is
-/// refused: it has no say in the cluster's network, and its users have no claims.
+/// Whether a definition with the name of the cluster's own network agrees with the setting about its addresses. If
+/// not, it is refused: it does not speak for the cluster's network, and its users have no claims.
 pub(crate) fn speaks_for_cluster(attachment: &Attachment) -> bool {
     read(attachment).is_some_and(|(_, network)| network == Network::Ours(Source::Pool(None)))
 }
@@ -145,7 +145,7 @@ fn definition(attachment: &Attachment) -> String {
     format!("{}/{}", attachment.definition.namespace, attachment.definition.name)
 }
 
-/// One network of all that define it, or words about what they disagree on.
+/// Combines all definitions of a network, or says what they disagree on.
 fn agreed(name: &str, all: &[&Said]) -> Arc<Network> {
     let Some(first) = all.last() else { return Arc::new(Network::Others) };
     match all.iter().find(|other| !same(&other.network, &first.network)) {
@@ -158,7 +158,7 @@ fn agreed(name: &str, all: &[&Said]) -> Arc<Network> {
     }
 }
 
-/// Whether two say the same of where addresses come from; what else they say is not about claims.
+/// Whether two definitions get addresses from the same place; nothing else concerns claims.
 fn same(one: &Network, other: &Network) -> bool {
     match (one, other) {
         (Network::Ours(Source::Ranges(one)), Network::Ours(Source::Ranges(other))) => {
@@ -169,7 +169,7 @@ fn same(one: &Network, other: &Network) -> bool {
     }
 }
 
-/// The name of a definition's network, and what it says of it; `None` where not even its name can be read.
+/// The name of a definition's network, and what the definition says of it; `None` if the name cannot be read.
 fn read(attachment: &Attachment) -> Option<(String, Network)> {
     let (config, own_name) = (&attachment.definition.config, &attachment.definition.name);
     let root: Value = serde_json::from_str(config).ok()?;
@@ -191,7 +191,7 @@ fn invalid(attachment: &Attachment, words: &str) -> Network {
     Network::Invalid(format!("NetworkAttachmentDefinition {}: {words}", definition(attachment)))
 }
 
-/// Where the addresses of a configuration come from; `None` if not from us.
+/// Where the addresses of a configuration come from; `None` if we do not assign them.
 fn source(root: &Value, config: &str, own_name: &str) -> Result<Option<Source>, String> {
     let plugins = match root.get("plugins").and_then(Value::as_array) {
         Some(plugins) => plugins.iter().collect(),
@@ -222,7 +222,7 @@ fn source(root: &Value, config: &str, own_name: &str) -> Result<Option<Source>, 
 }
 
 impl Network {
-    /// Where the addresses come from, or why there are none; `None` if it is not ours to say.
+    /// Where the addresses come from, or why there are none; `None` if we do not assign them.
     pub(super) fn source(&self, name: &str) -> Option<Result<&Source, Refused>> {
         match self {
             Self::Ours(source) => Some(Ok(source)),

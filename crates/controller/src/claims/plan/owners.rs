@@ -1,8 +1,9 @@
-//! Claims for machines and StatefulSets: what [`tenure_claims::owners`] decides, as writes.
+//! Claims for machines and StatefulSets: turns what [`tenure_claims::owners`] decides into writes.
 //!
-//! Level-triggered, and nothing is remembered but what people were told and on what each decision depended: a claim that is missing
-//! is made, one that nobody needs is let go, whenever that is found. Where KubeVirt's ipam-extensions is at work, its claims are its own, and only those are made
-//! that it does not make: for machines' interfaces on the cluster's default network.
+//! Planning is level-triggered: it creates a claim that is missing and deletes one that nobody needs. It remembers
+//! only which events were published and what each decision depended on. Where KubeVirt's ipam-extensions runs, that
+//! creates claims; this part adds only those that it does not create: for machines' interfaces on the cluster's
+//! default network.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -23,12 +24,12 @@ mod units;
 
 use units::{Asked, OwnerIndex, Unit};
 
-/// Plans claims for others.
+/// Plans claims for owners.
 #[derive(Debug, Default)]
 pub(in crate::claims) struct OwnerPlanner {
     standing: Standing,
     index: OwnerIndex,
-    /// Those for whom something was planned.
+    /// Owners for which something was planned.
     pending: BTreeSet<Unit>,
     /// How many owners the last plan has looked at.
     #[cfg(test)]
@@ -36,7 +37,7 @@ pub(in crate::claims) struct OwnerPlanner {
 }
 
 impl OwnerPlanner {
-    /// The next steps; nothing while it is not known which networks opt in and which claims there are.
+    /// The next steps; none until networks and claims are known.
     pub(in crate::claims) fn plan(&mut self, inputs: Inputs<'_>) -> Vec<Write> {
         let Inputs { world, look, .. } = inputs;
         if world.lacks(CLAIM) {
@@ -75,12 +76,12 @@ impl OwnerPlanner {
         writes
     }
 
-    /// What people should know and no write tells.
+    /// What people should know and no write reports.
     pub(in crate::claims) fn take_notes(&mut self) -> Vec<Note> {
         self.standing.take()
     }
 
-    /// Whether KubeVirt's ipam-extensions is at work.
+    /// Whether KubeVirt's ipam-extensions runs.
     fn extensions(&self, world: &World) -> bool {
         let webhooks = &world.owners().webhooks;
         let webhook = webhooks.is_complete().then(|| webhooks.iter().any(|it| it.facts.is_of_extensions));
@@ -97,7 +98,7 @@ impl OwnerPlanner {
         {
             return Vec::new();
         }
-        // What it asks for is not known; what it has stays.
+        // What it asks for is not known, so it keeps what it has.
         if owners.machines.is_unreadable(key) || owners.instances.is_unreadable(key) {
             return Vec::new();
         }
@@ -167,7 +168,7 @@ impl OwnerPlanner {
         about: &dyn Fn() -> k8s_openapi::api::core::v1::ObjectReference,
     ) -> Option<Write> {
         let namespace = namespace.to_owned();
-        // The claim that was decided about, and no later one of that name.
+        // Exactly the claim that was decided about, not a later one of that name.
         let found = |name: &str, uid: &str| {
             world
                 .claims()
@@ -205,7 +206,8 @@ impl OwnerPlanner {
     }
 }
 
-/// The name of a network if it opts in; words where nobody can say, so that no machine starts without its claim in silence.
+/// The name of a network if it opts in; an error if that cannot be decided, so that no machine silently starts
+/// without its claim.
 fn network_of(world: &World, namespace: &str, attachment: &str) -> Result<Option<String>, String> {
     if (namespace, attachment) == CLUSTER_NETWORK {
         return Ok(world.claims().cluster_network.clone());

@@ -1,7 +1,7 @@
-//! Two leaders at once, each with its own idea of the world, and claims and pods that come and go: whatever they know late,
-//! whichever of their writes are late, repeated, or lost with a crash, no address is given twice and none is lost. Pods lie in
-//! their annotations, statuses and holders of claims are forged, claims are made again under their names, and nodes lose their
-//! objects while their containers run.
+//! Two leaders at once, each with its own view of the world, while claims and pods come and go. Whatever they learn
+//! late, and whichever writes are late, repeated or lost with a crash: no address is assigned twice, and none is
+//! lost. Pods lie in their annotations, statuses and users of claims are forged, claims are re-created under their
+//! names, and nodes lose their objects while their containers run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,28 +36,28 @@ enum Op {
         claim: usize,
         node: usize,
     },
-    /// Its node's agent is asked for the address.
+    /// Its node's agent asks for the address.
     Add(usize),
-    /// Somebody writes over the pod's annotations: its network status, and whether it refers to a claim.
+    /// Somebody overwrites the pod's annotations: its network status, and whether it refers to a claim.
     Lie {
         pod: usize,
         says: Option<u8>,
         claim: Option<usize>,
     },
-    /// Somebody writes over a claim's status: these addresses, with or without what looks like the proof.
+    /// Somebody overwrites a claim's status with these addresses, with or without an apparent proof.
     ForgeStatus {
         claim: usize,
         address: u8,
         held: bool,
     },
-    /// Somebody writes over who has a claim.
+    /// Somebody overwrites the users of a claim.
     ForgeHolders {
         claim: usize,
         pod: Option<usize>,
     },
     /// The pod has ended.
     Leave(usize),
-    /// The Node object goes, and those of its pods with it. Containers run until the kubelet notices.
+    /// The Node object is deleted, with its pods. Containers run until the kubelet notices.
     LoseNode(usize),
     Node(usize),
     Request,
@@ -89,10 +89,10 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A pod's containers that have an address.
+/// Containers of a pod that have an address.
 struct Use {
     pod: String,
-    /// The UID and the name of the claim that it was given of.
+    /// UID and name of the claim that the address came from.
     claim: String,
     claim_name: String,
     addresses: Vec<Address>,
@@ -107,7 +107,7 @@ struct Run {
     asked: u32,
     /// By the UIDs of pods.
     uses: BTreeMap<String, Use>,
-    /// The UIDs of claims whose status somebody wrote over.
+    /// UIDs of claims whose status somebody overwrote.
     forged: BTreeSet<String>,
 }
 
@@ -158,7 +158,7 @@ impl Run {
             }
             Op::LoseNode(node) => self.lose_node(NODES[node]),
             Op::Node(node) => {
-                // A kubelet that registers again ends what it finds no pod for.
+                // A kubelet that registers again ends containers without a pod.
                 self.server.node(NODES[node], None);
                 self.uses.retain(|_, it| it.ends.is_none() || it.node != NODES[node]);
             }
@@ -186,7 +186,7 @@ impl Run {
         self.uses.retain(|_, it| it.ends.is_none_or(|ends| ends > now));
     }
 
-    /// What an agent does: the claim that the pod refers to, if its status, its slots and the record let the pod have it.
+    /// What an agent does: gives the pod its claim if status, slots and record allow it.
     fn add(&mut self, name: &str) {
         let Some(pod) = self.server.pods.get(name).cloned() else { return };
         let refers = pod.facts.as_ref().and_then(|facts| facts.default_claim.clone());
@@ -203,7 +203,7 @@ impl Run {
         }
     }
 
-    /// What the record says of a claim, where its status says that it is.
+    /// The record of a claim at the place that its status names.
     fn proof(&self, claim: &ClaimFacts) -> OnRecord {
         let blocks = claim.places.iter().filter_map(|place| match place {
             RecordLocation::Block(name) => self.server.blocks.get(name),
@@ -248,13 +248,13 @@ impl Run {
         }
     }
 
-    /// Who has which address on record.
+    /// The recorded holder of each address.
     fn on_record(&self) -> BTreeMap<Address, String> {
         let all = self.server.blocks.values().flat_map(in_block);
         all.flat_map(|(record, addresses)| addresses.into_iter().map(|it| (it, record.uid.clone()))).collect()
     }
 
-    /// What always holds: of what an agent would give, no address is given twice or excluded.
+    /// Always holds: of the addresses that agents would give, none is given twice or excluded.
     fn check(&self) -> Result<(), TestCaseError> {
         let mut seen: BTreeMap<Address, String> = BTreeMap::new();
         for claim in self.server.claims.values().map(ClaimFacts::of).filter(|claim| claim.held) {
@@ -270,8 +270,8 @@ impl Run {
         Ok(())
     }
 
-    /// What holds of pods that have an address: it is on record for the claim that they were given it of, and no later claim of
-    /// its name takes them for its own.
+    /// Holds for pods with an address: it is recorded for the claim that they got it from, and no later claim of that
+    /// name takes it.
     fn check_uses(&self) -> Result<(), TestCaseError> {
         let on_record = self.on_record();
         for it in self.uses.values() {
@@ -289,8 +289,8 @@ impl Run {
         Ok(())
     }
 
-    /// What holds of claims in the end: each has what its status says and nothing else, unless a pod was given something else
-    /// because somebody wrote over the status.
+    /// Holds for claims in the end: each has exactly what its status says, unless a pod got something else because
+    /// somebody overwrote the status.
     fn check_records(&self) -> Result<(), TestCaseError> {
         let on_record = self.on_record();
         for claim in self.server.claims.values().map(ClaimFacts::of) {
@@ -304,7 +304,7 @@ impl Run {
         Ok(())
     }
 
-    /// What holds in the end, with one leader that hears everything, and nothing on its way.
+    /// Holds in the end, with one leader that has heard everything and nothing in flight.
     fn settle(&mut self) -> Result<(), TestCaseError> {
         let mut planner = Planner::comparing_unless(self.server.planted.is_some());
         for node in NODES {
@@ -331,7 +331,7 @@ impl Run {
             prop_assert!(!problem.starts_with("SubnetExhausted") || taken, "{}: {}", claim.name, problem);
             prop_assert!(!problem.starts_with("InternalError"), "{}: {}", claim.name, problem);
         }
-        // And when all is gone nothing is left.
+        // When everything is deleted, nothing is left.
         for name in NAMES {
             self.server.delete_claim(name);
             self.server.delete_pod(name);
@@ -346,10 +346,10 @@ impl Run {
     }
 }
 
-/// One leader, which hears all before it plans, but may be succeeded at any time by one that knows only the API.
+/// One leader that hears everything before it plans, but may be replaced at any time by one that knows only the API.
 fn one_leader(ops: &[Op], planted: Option<Planted>) -> Result<(), TestCaseError> {
     let mut run = Run::new(planted);
-    // Plans are compared by those who look at two leaders, and by `everything`.
+    // Plans are compared in the tests with two leaders, and in `everything`.
     let mut planner = Planner::uncompared();
     let (mut world, mut heard) = (run.server.world(), run.server.log.len());
     for op in ops {
@@ -406,7 +406,7 @@ proptest! {
 
 type Play = fn(&[Op], Option<Planted>) -> Result<(), TestCaseError>;
 
-/// A checker that misses its bug is no checker.
+/// A check that misses its bug is no check.
 #[test]
 fn planted_bugs_of_claims_are_found_within_a_thousand_runs() {
     let all: [(Planted, Play); 4] = [
@@ -420,7 +420,7 @@ fn planted_bugs_of_claims_are_found_within_a_thousand_runs() {
     }
 }
 
-/// On its own, so that both can run at once.
+/// A test of its own, so that both run in parallel.
 #[test]
 fn a_planted_bug_of_two_leaders_is_found_within_a_thousand_runs() {
     is_found(Planted::EveryRecordNames, two_leaders);

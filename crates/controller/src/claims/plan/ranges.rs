@@ -1,8 +1,8 @@
-//! Claims' records in Whereabouts' ledgers, and giving addresses of ranges that all nodes share.
+//! Claims' records in Whereabouts' ledgers, and addresses from ranges that all nodes share.
 //!
-//! The ledgers' own planner decides, as it does for agents, and with the same guarded patches: to it a claim is an interface whose
-//! container is called `claim/<uid>`. What is planned here from what is known is planned again from a live look when it is
-//! written; an address that was chosen here is then preferred.
+//! The ledgers' own planner decides, as for agents, with the same guarded patches; to it a claim is an interface
+//! whose container is `claim/<uid>`. What is planned here from the cache is planned again from a live read when it is
+//! written, preferring the address chosen here.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ use crate::whereabouts::{Ledger, Rest};
 use crate::world::World;
 use crate::write::{At, Write};
 
-/// So many claims are served with one write: a JSON patch may have 10,000 operations, and each takes a few.
+/// How many claims one write serves: a JSON patch may have 10,000 operations, and each claim takes a few.
 const AT_ONCE: usize = 500;
 
 /// A claim's record in a ledger.
@@ -49,7 +49,7 @@ impl<'a> RangeRecord<'a> {
         self.record.id.strip_prefix(RECORD_PREFIX).unwrap_or_default()
     }
 
-    /// Its claim.
+    /// The name of its claim.
     pub(super) fn claim(&self) -> ClaimId {
         let (namespace, name) = self.record.podref.split_once('/').unwrap_or_default();
         ClaimId { namespace: namespace.to_owned(), name: name.to_owned(), uid: self.uid().to_owned() }
@@ -66,7 +66,7 @@ impl<'a> RangeRecord<'a> {
     }
 }
 
-/// The record at a place, if it is that of a claim and has an address.
+/// The record at this place, if it belongs to a claim and has an address.
 pub(in crate::claims) fn record_at<'a>(world: &'a World, place: &RecordKey) -> Option<RangeRecord<'a>> {
     let ledger = world.ledgers().pools.get(&place.object).filter(|ledger| ledger.whole)?;
     let (key, record) = ledger.pool.spec.allocations.get_key_value(place.key.as_ref())?;
@@ -75,7 +75,7 @@ pub(in crate::claims) fn record_at<'a>(world: &'a World, place: &RecordKey) -> O
     Some(RangeRecord { ledger, key, address, record })
 }
 
-/// A claim as ledgers know it.
+/// A claim in the terms of ledgers.
 pub(super) fn who(claim: &ClaimFacts) -> Who {
     Who {
         id: format!("{RECORD_PREFIX}{}", claim.uid),
@@ -85,7 +85,7 @@ pub(super) fn who(claim: &ClaimFacts) -> Who {
     }
 }
 
-/// The address of each range that is wished, if one is.
+/// The preferred address of each range, if any.
 pub(super) fn by_range(config: &Config, wishes: &[Address]) -> Result<Vec<Option<Address>>, Refused> {
     let mut found: Vec<Option<Address>> = vec![None; config.ranges.len()];
     for wish in wishes {
@@ -113,7 +113,7 @@ pub(super) fn by_range(config: &Config, wishes: &[Address]) -> Result<Vec<Option
     Ok(found)
 }
 
-/// The addresses that a claim has of a network's ranges, one of each and in their order; `None` if one is missing.
+/// The addresses that a claim has in a network's ranges, one per range and in their order; `None` if one is missing.
 pub(super) fn complete(config: &Config, held: &[Address]) -> Option<Vec<(Address, u8)>> {
     let mut left: Vec<Address> = held.to_vec();
     let found = config.ranges.iter().map(|range| {
@@ -123,7 +123,7 @@ pub(super) fn complete(config: &Config, held: &[Address]) -> Option<Vec<(Address
     found.collect()
 }
 
-/// What has been freed in ledgers and is not yet seen to be: afterwards the ledgers themselves say what rests.
+/// Addresses that were freed in ledgers, until the ledgers show it; from then on the ledgers tell what cools.
 #[derive(Debug, Default)]
 pub(super) struct Resting {
     freed: BTreeMap<(String, Address), Timestamp>,
@@ -135,12 +135,12 @@ impl Resting {
         self.freed.entry((network.to_owned(), address)).or_insert(now);
     }
 
-    /// What has rested long enough is forgotten.
+    /// Forgets what has cooled.
     pub(super) fn advance(&mut self, rest: Duration, now: Timestamp) {
         self.freed.retain(|_, freed| *freed <= now && freed.plus(rest) > now);
     }
 
-    /// What rests of a network, what was freed first first.
+    /// What cools in a network, in the order in which it was freed.
     pub(super) fn of(&self, network: &str) -> Vec<(Timestamp, Address)> {
         let of = self.freed.iter().filter(|((of, _), _)| of == network);
         let mut all: Vec<_> = of.map(|((_, address), freed)| (*freed, *address)).collect();
@@ -149,7 +149,7 @@ impl Resting {
     }
 }
 
-/// Gives addresses of ranges that all nodes share.
+/// Assigns addresses of shared ranges.
 pub(super) struct Shared<'a> {
     inputs: Inputs<'a>,
     ledgers: &'a LedgerIndex,
@@ -163,7 +163,7 @@ struct Waiting<'a> {
     wants: Vec<Want>,
 }
 
-/// The writes, who is refused, and the names of those that are given something.
+/// Returns the writes, the refused claims, and the names of those that get something.
 type SharedOut<'a> = (Vec<Write>, Vec<(&'a Claim, Refused)>, Names);
 
 impl<'a> Shared<'a> {
@@ -171,7 +171,7 @@ impl<'a> Shared<'a> {
         Self { inputs, ledgers, rest, waiting: BTreeMap::new() }
     }
 
-    /// Puts a claim into the line.
+    /// Adds a claim to the queue.
     pub(super) fn give(
         &mut self,
         config: &'a Config,
@@ -188,7 +188,7 @@ impl<'a> Shared<'a> {
         Ok(())
     }
 
-    /// What comes of it.
+    /// The outcome.
     pub(super) fn into_writes(mut self, resting: &Resting) -> SharedOut<'a> {
         let (mut writes, mut refused, mut held) = (Vec::new(), Vec::new(), Names::new());
         for (name, mut waiting) in std::mem::take(&mut self.waiting) {
@@ -271,7 +271,7 @@ fn words(network: &Network, waiting: &Waiting<'_>, refusal: &LedgerRefusal) -> R
     Refused::new(Reason::SubnetExhausted, words)
 }
 
-/// Takes records out of shared ledgers. `doubtful` are claims of which only a live look says that they are gone.
+/// Removes records from shared ledgers. `doubtful`: claims of which only a live read can tell that they are gone.
 pub(super) fn forget(records: &[RangeRecord<'_>], doubtful: &BTreeSet<&str>, rest: Rest) -> Vec<Write> {
     let mut by_ledger: BTreeMap<String, Vec<&RangeRecord<'_>>> = BTreeMap::new();
     for record in records {
@@ -297,7 +297,7 @@ pub(super) fn forget(records: &[RangeRecord<'_>], doubtful: &BTreeSet<&str>, res
     by_ledger.into_iter().filter_map(write).collect()
 }
 
-/// Writes which pods were given addresses of shared ledgers.
+/// Records which pods got addresses of shared ledgers.
 pub(super) fn rename(renamed: Vec<(RangeRecord<'_>, Vec<PodRecord>)>) -> Vec<Write> {
     let mut by_ledger: BTreeMap<String, (At, Vec<Renamed>, Vec<ClaimId>)> = BTreeMap::new();
     for (record, pods) in renamed {
@@ -315,7 +315,7 @@ pub(super) fn rename(renamed: Vec<(RangeRecord<'_>, Vec<PodRecord>)>) -> Vec<Wri
     by_ledger.into_values().map(write).collect()
 }
 
-/// The network of a ledger, as its records rest under.
+/// The network of a ledger, under which its freed records cool.
 pub(super) fn network_of(record: &RangeRecord<'_>) -> String {
     network_of_ledger(&record.ledger.pool)
 }

@@ -1,4 +1,4 @@
-//! What claims have on record, and what becomes of a claim that has something.
+//! What claims have on record, and what follows for them.
 
 use std::collections::BTreeSet;
 
@@ -26,14 +26,14 @@ pub(super) struct Recorded<'a> {
 pub(super) struct InBlock {
     pub(super) place: RecordKey,
     pub(super) addresses: Vec<Address>,
-    /// Whether a pod that it names may still use it: then it is not taken away.
+    /// Whether a pod that it names may still use it; if so, it stays.
     in_use: bool,
 }
 
 /// A claim's record in a ledger.
 pub(super) struct InRange<'a> {
     pub(super) record: RangeRecord<'a>,
-    /// Whether a pod that it names may still use it: then it is not taken away.
+    /// Whether a pod that it names may still use it; if so, it stays.
     in_use: bool,
 }
 
@@ -70,14 +70,14 @@ pub(super) fn recorded<'a>(round: &Round<'a>, claim: &Claim) -> Option<Recorded<
     (!has.blocks.is_empty() || !has.ranges.is_empty()).then_some(has)
 }
 
-/// Whether one of the pods that a record names may still use its address.
+/// Whether a pod that a record names may still use its address.
 fn may_be_used(inputs: Inputs<'_>, namespace: &str, pods: &[PodRecord]) -> bool {
     pods.iter().any(|pod| inputs.world.trace(namespace, pod, inputs.now).may_use())
 }
 
-/// The pods that a record is to name next, if not those that it names: with `more` that are to be given its address, and
-/// without those that have ended. A pod that is gone with its node, and that `matters`, is marked when it is first seen so, and
-/// the mark goes when either is back.
+/// The pods that a record should name, if they differ from those it names: adds `more`, which are to get its address,
+/// and drops those that have ended. A pod that `matters` and is gone with its node is marked when that is first seen;
+/// the mark is removed when either is back.
 pub(super) fn next_pods(
     Inputs { world, now, .. }: Inputs<'_>,
     (namespace, pods): (&str, &[PodRecord]),
@@ -108,17 +108,17 @@ pub(super) fn next_pods(
     (next != pods).then_some(next)
 }
 
-/// Whether a record is to name pods that it did not name before.
+/// Whether the record will name additional pods.
 pub(super) fn names_more(before: &[PodRecord], after: &[PodRecord]) -> bool {
     after.iter().any(|pod| before.iter().all(|known| known.uid != pod.uid))
 }
 
-/// What becomes of a claim that has something on record; `None` if that is not all that it needs.
+/// The outcome for a claim with records; `None` if it needs more.
 ///
-/// It may have more than it needs: a write whose answer was lost, or that of a leader before, may have been done beside another.
-/// What a pod may use counts first, then what the status says. The rest was never told to anybody: records name a pod, and
-/// agents give it addresses, only of what the status says. So it goes as soon as the status says what counts, also while pods use
-/// the claim.
+/// A claim may have more than it needs, because a write whose answer was lost, or one of an earlier leader, may have
+/// been done beside another. What a pod may use counts first, then what the status says. Nobody was told of the rest:
+/// records name pods, and agents give addresses, only as the status says. So the rest is removed as soon as the
+/// status is right, even while pods use the claim.
 pub(super) fn keep<'a>(
     round: &mut Round<'a>,
     claim: &Claim,
@@ -154,7 +154,7 @@ pub(super) fn keep<'a>(
     }
     let is_said = |it: &InBlock| it.addresses.iter().any(says);
     let Some(chosen) = has.blocks.iter().min_by_key(|it| (!it.in_use, !is_said(it))) else {
-        // Ranges, and a network that does not say so (any more).
+        // Its network has ranges, but does not opt in (any more).
         let held: Vec<Address> = has.ranges.iter().map(|it| it.record.address).collect();
         return Some(if source.is_some() { changed(facts, &held) } else { Verdict::Waits });
     };
@@ -181,8 +181,8 @@ fn forget_others<'a>(round: &mut Round<'a>, claim: &Claim, has: &Recorded<'a>, k
     }
 }
 
-/// Whether a status was written over what a claim had been given and nobody has used yet: restored from a backup, a moment
-/// after the claim was.
+/// Whether somebody overwrote a status, for example from a backup, after the claim got addresses that nobody has used
+/// yet.
 pub(super) fn came_later(claim: &Claim, has: &Recorded<'_>) -> bool {
     let facts = &claim.facts;
     let recorded: Vec<Address> = has
@@ -199,9 +199,9 @@ pub(super) fn came_later(claim: &Claim, has: &Recorded<'_>) -> bool {
         && !said.iter().any(|(address, _)| recorded.contains(address))
 }
 
-/// Whether a pod may still use these addresses of a claim that is gone: one that the record names, whatever its annotations
-/// say. What annotations say only adds to it: a pod that refers to a claim of that name and says that it has one of the
-/// addresses. A pod that neither the record nor itself knows to have one was not given it: records name pods first.
+/// Whether a pod may still use these addresses of a deleted claim. A pod that the record names may, whatever its
+/// annotations say. So may a pod that refers to a claim of that name and says that it has one of the addresses. No
+/// other pod was given one, because records name pods first.
 pub(super) fn is_used(inputs: Inputs<'_>, record: &Record, addresses: &[Address]) -> bool {
     let (world, namespace) = (inputs.world, record.namespace());
     let says = |pod: &tenure_claims::PodFacts| {
@@ -217,7 +217,7 @@ pub(super) fn is_used(inputs: Inputs<'_>, record: &Record, addresses: &[Address]
     may_be_used(inputs, namespace, record.pods()) || referring.any(|pod| says(pod).unwrap_or(false))
 }
 
-/// The network is another one than that which the addresses are of.
+/// The network is not the one that the addresses belong to.
 fn changed(claim: &ClaimFacts, held: &[Address]) -> Verdict {
     let held: Vec<String> = held.iter().map(ToString::to_string).collect();
     let words = format!(

@@ -1,4 +1,4 @@
-//! What becomes of each claim: what it has on record is what its status says, and one that has nothing gets into the line.
+//! Decides about each claim: its status must show what is recorded, and a claim without records joins the queue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,21 +23,21 @@ use crate::whereabouts::Rest;
 use crate::world::World;
 use crate::write::{At, Write};
 
-/// A claim that is to be given addresses.
+/// A claim that should get addresses.
 struct InLine<'a> {
     claim: &'a Claim,
     network: Arc<Network>,
     wishes: Vec<Address>,
 }
 
-/// No network has more ranges; if a status names more objects, no controller wrote it.
+/// No network has more ranges. A status with more objects was not written by a controller.
 const MOST_PLACES: usize = 16;
 
-/// What is on record for the claims that are looked at, by UID.
+/// The records of the claims in this plan, by UID.
 type AllRecorded<'a> = HashMap<&'a str, Recorded<'a>>;
 
 impl RecordPlanner {
-    /// Decides about the claims of these names, and about all that wait for the same as one of them.
+    /// Decides about these claims, and about all that wait for the same.
     pub(super) fn serve<'a>(&mut self, round: &mut Round<'a>, ledgers: &LedgerIndex, mut names: Names) {
         let world = round.inputs.world;
         let (mut looked_at, mut line, mut on_record) = (Names::new(), Vec::new(), AllRecorded::new());
@@ -62,7 +62,7 @@ impl RecordPlanner {
                 line.extend(in_line);
             }
             looked_at.append(&mut names);
-            // What is freed by this plan can be given by it.
+            // What this plan frees, it can assign.
             round.blocks.changed_pools().for_each(|pool| self.line.note(Awaited::Pool(pool.into())));
             round.cut.changed_pools().for_each(|pool| self.line.note(Awaited::Slices(pool.into())));
             self.line.take_changed(&mut names);
@@ -71,7 +71,7 @@ impl RecordPlanner {
                 break;
             }
         }
-        // Those who wish come first, and then the oldest.
+        // Claims that ask for addresses come first, then the oldest.
         line.sort_by_key(|it: &InLine<'a>| (it.wishes.is_empty(), age(it.claim)));
         self.give(round, ledgers, &line, &on_record);
         #[cfg(test)]
@@ -80,7 +80,7 @@ impl RecordPlanner {
         }
     }
 
-    /// A look at a name begins.
+    /// Begins to look at a name.
     fn look_again(&mut self, round: &Round<'_>, name: &Arc<str>, claim: Option<&Claim>) {
         let before = self.lacking.remove(name);
         if claim.is_none() {
@@ -95,13 +95,13 @@ impl RecordPlanner {
         }
     }
 
-    /// Something that a claim needs is missing; whether it has been for long enough.
+    /// Notes that a claim lacks something. Returns whether that has lasted long enough.
     fn lacks(&mut self, claim: &Claim, now: Timestamp) -> bool {
         self.lacking.insert(claim.reference().into(), claim.facts.uid.clone());
         self.missing.suspect(claim.facts.uid.clone(), now)
     }
 
-    /// What becomes of a claim, if it is not to be given anything.
+    /// The outcome for a claim that should not get anything.
     fn decide<'a>(
         &mut self,
         round: &mut Round<'a>,
@@ -113,7 +113,7 @@ impl RecordPlanner {
         let network = inputs.index.networks.get(&claim.facts.network, &claim.facts.namespace);
         let has = recorded(round, claim);
         if let Some(has) = has.as_ref().filter(|has| came_later(claim, has)) {
-            // It is given what it wishes for when this is gone.
+            // It gets what it asks for when this is gone.
             has.blocks.iter().for_each(|it| round.blocks.free(&it.place, false));
             round.strays.extend(has.ranges.iter().map(|it| it.record.clone()));
             round.is_pending(name);
@@ -136,7 +136,7 @@ impl RecordPlanner {
         None
     }
 
-    /// What a claim in the line waits for.
+    /// What a queued claim waits for.
     fn awaited(&self, world: &World, it: &InLine<'_>) -> Vec<Awaited> {
         let namespace = it.claim.facts.namespace.as_str();
         match &*it.network {
@@ -154,7 +154,7 @@ impl RecordPlanner {
         }
     }
 
-    /// Gives those in the line what there is.
+    /// Serves the queue.
     fn give<'a>(
         &mut self,
         round: &mut Round<'a>,
@@ -196,7 +196,7 @@ impl RecordPlanner {
         round.writes.extend(holds);
         round.pending.extend(held);
         for (claim, why) in refused.into_iter().chain(not_held) {
-            // All or nothing: what it has of it goes.
+            // All or nothing: what it already has is freed.
             let partly = on_record
                 .get(claim.facts.uid.as_str())
                 .filter(|has| !has.is_in_use() && !has.ranges.is_empty());
@@ -212,7 +212,7 @@ impl RecordPlanner {
         round.writes.extend(ranges::forget(&strays, &std::collections::BTreeSet::new(), rest));
     }
 
-    /// Where the addresses of a claim's network come from, or what else there is to say.
+    /// Where the addresses of a claim's network come from, or what else to report.
     fn source(
         &mut self,
         world: &World,
@@ -223,7 +223,7 @@ impl RecordPlanner {
         let name = &claim.facts.network;
         let Some(network) = network else {
             let lasted = self.lacks(claim, now) && world.knows_networks();
-            // Somebody else's, whose definition is gone or somewhere else: theirs to write.
+            // Another product's network whose definition is missing: that product writes the status.
             let of_others = !claim.facts.held && !claim.facts.addresses.is_empty();
             if !lasted || of_others {
                 return Err(Verdict::Waits);
@@ -241,7 +241,7 @@ impl RecordPlanner {
         }
     }
 
-    /// The pool of a claim's network: as its configuration says, or its namespace.
+    /// The pool of a claim's network: from its configuration or from the namespace.
     fn pool_of(
         &mut self,
         world: &World,
@@ -271,7 +271,7 @@ impl RecordPlanner {
         Some(namespace.facts.pool.as_deref().unwrap_or(DEFAULT_POOL))
     }
 
-    /// A claim waits for a slice: after a while it says so.
+    /// A claim waits for a slice, and says so after a while.
     fn late(&mut self, claim: &Claim, now: Timestamp) -> Result<(), Refused> {
         if !self.lacks(claim, now) {
             return Ok(());
@@ -283,7 +283,7 @@ impl RecordPlanner {
         Err(Refused::new(Reason::SubnetExhausted, words))
     }
 
-    /// Makes the status say it, unless it does.
+    /// Sets the status, unless it is right.
     fn say(round: &mut Round<'_>, claim: &Claim, verdict: Verdict) {
         if let Some(write) = says(round.inputs, claim, verdict) {
             round.statuses.insert(claim.reference().into(), write);
@@ -291,19 +291,19 @@ impl RecordPlanner {
     }
 }
 
-/// The oldest first.
+/// Oldest first.
 fn age(claim: &Claim) -> (Timestamp, &str, &str) {
     (claim.facts.created, claim.facts.namespace.as_str(), claim.facts.name.as_str())
 }
 
-/// The write that makes the status say it, unless it does.
+/// The write that sets the status, unless it is right.
 fn says(Inputs { index, now, .. }: Inputs<'_>, claim: &Claim, verdict: Verdict) -> Option<Write> {
     let object = &claim.object;
     let mut unless = Vec::new();
     let status = match verdict {
         Verdict::Waits => return None,
         Verdict::Has(addresses, places) => {
-            // What its status names and nobody has seen may have been written by another leader.
+            // Objects that its status names and nobody has seen may be from another leader.
             let unseen =
                 |it: &&RecordLocation| index.records.of_uid(&claim.facts.uid).all(|place| !place.is_in(it));
             unless.extend(claim.facts.places.iter().filter(unseen).take(MOST_PLACES).cloned());
@@ -312,7 +312,7 @@ fn says(Inputs { index, now, .. }: Inputs<'_>, claim: &Claim, verdict: Verdict) 
         }
         Verdict::No(refused) => {
             let mut unproven = object.clone();
-            // What it says it has is what it wishes from now on.
+            // From now on it asks for what its status says.
             if let Some(status) = &mut unproven.status {
                 status.conditions.retain(|it| it.type_ != tenure_api::claims::condition::HELD);
             }

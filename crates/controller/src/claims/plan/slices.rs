@@ -1,4 +1,4 @@
-//! Giving addresses of ranges that are cut: out of slices that no node owns.
+//! Assigns addresses of divided ranges: from slices that no node owns.
 //!
 //! ```text
 //!   claims wait ─▶ the slices' planner gives a slice to `tenure:claims` ─▶ its empty ledger is made ─▶ records
@@ -36,15 +36,15 @@ mod known;
 pub(super) use known::KnownSlices;
 use known::{Demand, Ours};
 
-/// Slices for claims, as they are to be.
+/// Slices for claims, with planned changes.
 pub(super) struct ClaimSlices<'a> {
     inputs: Inputs<'a>,
     ledgers: &'a LedgerIndex,
     rest: Duration,
     known: KnownSlices,
-    /// The ledgers of slices that are for claims and are to be changed, by name.
+    /// Ledgers of slices for claims that change, by name.
     drafts: BTreeMap<String, Draft<'a>>,
-    /// The pools of slices for whose claims this plan decides, and those of which it gives.
+    /// The pools of slices that this plan decides about, and those it assigns from.
     served: BTreeSet<String>,
     pools: BTreeMap<String, Pool>,
 }
@@ -54,22 +54,22 @@ struct Draft<'a> {
     ours: Ours,
     records: BTreeMap<String, Allocation>,
     gone: Gone,
-    /// Claims that a live look has to confirm, because their records name more pods.
+    /// Claims that a live read has to confirm, because their records name more pods.
     named: Vec<ClaimId>,
 }
 
-/// What of a pool of slices is for claims.
+/// The part of a pool of slices that is for claims.
 #[derive(Default)]
 struct Pool {
-    /// Slices that hand out, and the engine.
+    /// Slices that assign addresses, with the engine.
     open: Vec<(Ours, Block<String>)>,
     need: Floating,
-    /// How many claims wait for one more, and how many addresses one has.
+    /// How many claims wait for another slice, and how many addresses a slice has.
     waiting: usize,
     addresses: usize,
-    /// Whether claims wait for the ledgers of slices that have none.
+    /// Whether claims wait for ledgers of slices without one.
     make: bool,
-    /// Whether a claim that waits for another range's slice will be given out of this one's.
+    /// Whether a claim that waits for a slice of another range will get an address of this one.
     wanted: bool,
 }
 
@@ -77,12 +77,12 @@ struct Pool {
 enum SlicePosition {
     /// This slice.
     Open(usize, Choice),
-    /// A slice that is asked for.
+    /// A slice that is requested.
     Later,
 }
 
 impl<'a> ClaimSlices<'a> {
-    /// As they are.
+    /// Starts without changes.
     pub(super) fn of(
         inputs: Inputs<'a>,
         ledgers: &'a LedgerIndex,
@@ -93,17 +93,17 @@ impl<'a> ClaimSlices<'a> {
         Self { inputs, ledgers, rest, known, drafts, served, pools }
     }
 
-    /// This plan decides for all claims that wait for this pool of slices.
+    /// This plan decides about all claims that wait for this pool of slices.
     pub(super) fn serve(&mut self, pool: &str) {
         self.served.insert(pool.to_owned());
     }
 
-    /// The pools of slices whose ledgers are to be changed.
+    /// The pools of slices whose ledgers change.
     pub(super) fn changed_pools(&self) -> impl Iterator<Item = &str> {
         self.drafts.values().map(|draft| draft.ours.pool.as_ref())
     }
 
-    /// A ledger as it is to be, if it is one of a slice for claims.
+    /// The planned state of a ledger, if it belongs to a slice for claims.
     fn draft(&mut self, name: &str) -> Option<&mut Draft<'a>> {
         if !self.drafts.contains_key(name) {
             let ours = self.known.of_ledger(name)?.clone();
@@ -114,12 +114,13 @@ impl<'a> ClaimSlices<'a> {
         self.drafts.get_mut(name)
     }
 
-    /// The records of a ledger, as they are to be.
+    /// The planned records of a ledger.
     fn records<'l>(&'l self, name: &str, ledger: &'l Ledger) -> &'l BTreeMap<String, Allocation> {
         self.drafts.get(name).map_or(&ledger.pool.spec.allocations, |draft| &draft.records)
     }
 
-    /// A record goes; `doubtful` is whether only a live look says that its claim is gone. Whether it is one of a slice.
+    /// Removes a record. `doubtful`: only a live read can tell that its claim is gone. Returns whether it belongs to
+    /// a slice.
     pub(super) fn free(&mut self, record: &RangeRecord<'_>, doubtful: bool) -> bool {
         let Some(draft) = self.draft(&record.ledger.pool.name_any()) else { return false };
         if draft.records.remove(record.key).is_some() {
@@ -131,7 +132,7 @@ impl<'a> ClaimSlices<'a> {
         true
     }
 
-    /// A record gets these pods. Whether it is one of a slice.
+    /// Sets the pods of a record. Returns whether it belongs to a slice.
     pub(super) fn rename(&mut self, record: &RangeRecord<'_>, pods: &[PodRecord]) -> bool {
         let Some(draft) = self.draft(&record.ledger.pool.name_any()) else { return false };
         if let Some(known) = draft.records.get_mut(record.key) {
@@ -143,7 +144,7 @@ impl<'a> ClaimSlices<'a> {
         true
     }
 
-    /// Gives a claim an address of each range, or none; `Ok(false)` if it has to wait for a slice.
+    /// Assigns a claim an address of each range, or none; `Ok(false)` if it has to wait for a slice.
     pub(super) fn give(
         &mut self,
         config: &Config,
@@ -176,7 +177,7 @@ impl<'a> ClaimSlices<'a> {
             let hold =
                 held.map_err(|error| Refused::new(Reason::IpAddressConflict, error.to_string()))?.hold();
             let (key, ledger) = (hold.offset.to_string(), ours.ledger.clone());
-            // What it has already it has with the pods that were given it.
+            // A record that it already has keeps its pods.
             if self.record(&ledger, &key).is_some_and(|known| known.id == id) {
                 continue;
             }
@@ -194,7 +195,7 @@ impl<'a> ClaimSlices<'a> {
         Ok(true)
     }
 
-    /// The record of a ledger, as it is to be.
+    /// The planned record of a ledger.
     fn record(&self, ledger: &str, key: &str) -> Option<&Allocation> {
         let known = self.inputs.world.ledgers().pools.get(ledger)?;
         self.records(ledger, known).get(key)
@@ -274,7 +275,7 @@ impl<'a> ClaimSlices<'a> {
         }
     }
 
-    /// Restores the engine's idea of a pool's slices.
+    /// Restores the engine's state of a pool's slices.
     fn open(&mut self, config: &Config, range: &RangeConfig, name: &str, resting: &Resting) {
         if self.pools.contains_key(name) {
             return;
@@ -322,13 +323,13 @@ impl<'a> ClaimSlices<'a> {
         self.pools.insert(name.to_owned(), pool);
     }
 
-    /// Everything as writes, and what is to be remembered. `idle` knows since when a ledger has been empty.
+    /// Returns everything as writes, and what to remember. `idle` tells since when a ledger is empty.
     pub(super) fn into_writes(mut self, idle: &mut Suspicions, line: &mut Line) -> (Vec<Write>, KnownSlices) {
         let Inputs { world, look, now, .. } = self.inputs;
         let mut writes = Vec::new();
         let pools = std::mem::take(&mut self.pools);
         for (name, pool) in &pools {
-            // Made when somebody waits for it, and else given back.
+            // Created when somebody waits for it, otherwise returned.
             for ours in self.known.unmade(world, name).filter(|_| pool.make) {
                 match ours.id.empty_object(0, State::Owned) {
                     Ok(object) => writes.push(LedgerWrite::Guard { pool: Box::new(object) }.into()),
@@ -359,7 +360,7 @@ impl<'a> ClaimSlices<'a> {
                         None => (empty && idle.suspect(name.to_string(), now)).then(|| drop_ledger(ledger)),
                     }
                 }
-                // What is left of slices that are not ours any more, or whose pool is gone.
+                // Leftovers of slices that are not ours any more, or whose pool is gone.
                 None => None,
             };
             let left = || {
@@ -398,7 +399,7 @@ impl<'a> ClaimSlices<'a> {
 }
 
 impl Pool {
-    /// What its claims need, for plans in which nothing changes about them.
+    /// What claims need of it, for plans in which nothing about it changes.
     fn into_demand(self) -> Demand {
         let rested = self.open.iter().filter_map(|(_, block)| Some(block.cooling().next()?.until));
         Demand {
@@ -415,7 +416,7 @@ fn drop_ledger(ledger: &Ledger) -> Write {
     ClaimWrite::DropLedger { ledger: At::of(&ledger.pool) }.into()
 }
 
-/// The slices that a node has.
+/// The slices of a node.
 fn slices_of(pool: &NodeSlicePool, node: &str) -> impl Iterator<Item = Cidr> {
     let all = pool.status.iter().flat_map(|status| &status.allocations);
     all.filter(move |slice| slice.node_name == node).filter_map(|slice| slice.slice_range.parse().ok())

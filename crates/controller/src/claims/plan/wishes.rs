@@ -1,4 +1,4 @@
-//! Which addresses a claim is to have, and no others: by its annotation, by a status that it came with, and by the network
+//! The addresses that a claim must have: from its annotation, from a status that it came with, and from the network
 //! selections of pods that refer to it.
 
 use tenure_api::claims::annotation;
@@ -9,7 +9,7 @@ use tenure_ipam::{Address, Notation};
 use super::super::known::Claim;
 use super::{Inputs, Refused};
 
-/// All of them, each once; words if one cannot be read.
+/// All of them, without duplicates; an error if one cannot be read.
 pub(super) fn of(Inputs { world, index, .. }: Inputs<'_>, claim: &Claim) -> Result<Vec<Address>, Refused> {
     let mut wishes = Vec::new();
     let annotated = claim.object.metadata.annotations.as_ref().and_then(|all| all.get(annotation::IPS));

@@ -1,7 +1,7 @@
-//! Who has a claim now.
+//! Writes that change who uses a claim.
 //!
-//! A claim's slots are one annotation of it. The swap is one write that names the version and the UID of the claim that the
-//! decision was based on: if anybody has decided since, it conflicts, and two leaders never make two pods active.
+//! A claim's slots are one annotation. A swap is one write that names the version and UID of the claim it was decided
+//! on. If anybody has changed the claim since, it conflicts, so two leaders never make two pods active.
 
 use tenure_claims::Slots;
 
@@ -14,17 +14,17 @@ use crate::write::{At, Operation, Rank};
 /// One step of a move.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MoveWrite {
-    /// Writes which pods have a claim.
+    /// Sets which pods use a claim.
     Hold {
         /// The namespace of the claim.
         namespace: String,
         /// The claim.
         claim: At,
-        /// Who had it.
+        /// Its users before.
         before: Box<Slots>,
-        /// Who has it.
+        /// Its users from now on.
         slots: Box<Slots>,
-        /// Whether a pod that was coming in is gone before it was the active one, as far as is known.
+        /// Whether a pod that was to take over is gone before it became active, as far as known.
         aborts: bool,
     },
 }

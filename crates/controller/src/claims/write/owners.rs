@@ -1,13 +1,13 @@
-//! Claims that are made for machines and StatefulSets, and let go with them.
+//! Claims that are created for machines and StatefulSets, and deleted with them.
 //!
-//! A creation's name is its lock. Everything else names the version and the UID of the claim that it was decided on, and looks
-//! again, live, whether those for whom the claim was made still are as they were then.
+//! The name of a claim to create is its lock. Every other write names the version and UID of the claim that it was
+//! decided on, and reads live whether the owners are still as they were.
 //!
-//! Claims of machines have KubeVirt's finalizer `kubevirt.io/persistent-ipam`, exactly as those of KubeVirt's ipam-extensions:
-//! it keeps the address until the machine's last pod is gone, also when the machine is deleted in the foreground. Where Tenure
-//! is uninstalled while there are such claims, nobody takes it off any more, and their machines could not be deleted in the
-//! foreground. Either ipam-extensions takes over (it knows these claims: names, owners, label and finalizer are its own), or one
-//! command takes the finalizer off all of them; this is for the documentation of uninstalling:
+//! Claims of machines have KubeVirt's finalizer `kubevirt.io/persistent-ipam`, exactly like those of KubeVirt's
+//! ipam-extensions. It keeps the address until the machine's last pod is gone, even if the machine is deleted in the
+//! foreground. If Tenure is uninstalled while such claims exist, nobody removes the finalizer, and their machines
+//! cannot be deleted in the foreground. Either ipam-extensions takes over (names, owners, label and finalizer are its
+//! own), or one command removes the finalizer from all of them; the uninstall documentation has it:
 //!
 //! ```text
 //! kubectl get ipamclaims -A -l kubevirt.io/vm -o go-template='{{range .items}}{{.metadata.namespace}} {{.metadata.name}}{{"\n"}}{{end}}' |
@@ -23,30 +23,30 @@ use tenure_claims::owners::{MachineFacts, StatefulFacts};
 use super::PART;
 use crate::write::{At, Operation, Rank};
 
-/// One write about a claim that is made for somebody.
+/// One write about a claim of an owner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OwnerWrite {
-    /// Brings the definition of claims, where there is none. One that is there already, whoever brought it, stays as it is.
+    /// Creates the CRD of claims if there is none. An existing CRD stays as it is.
     Define,
-    /// Makes a claim. If there is one of that name, that is the answer, whomever it belongs to.
+    /// Creates a claim. If one of that name exists, that is the answer, whoever owns it.
     Create {
         /// `namespace/name`.
         name: String,
         /// The claim.
         claim: Box<IPAMClaim>,
     },
-    /// Says which finalizers stay on a claim.
+    /// Sets the finalizers of a claim.
     Finalizers {
         /// The namespace of the claim.
         namespace: String,
         /// The claim.
         claim: At,
-        /// All that stay.
+        /// The finalizers that stay.
         stay: Vec<String>,
-        /// Those that it was made for.
+        /// The owners that it was created for.
         owner: Owner,
     },
-    /// Says anew who owns a claim.
+    /// Sets the owner references of a claim.
     Owners {
         /// The namespace of the claim.
         namespace: String,
@@ -54,7 +54,7 @@ pub enum OwnerWrite {
         claim: At,
         /// All its owners.
         owners: Vec<OwnerReference>,
-        /// Those that it was made for.
+        /// The owners that it was created for.
         owner: Owner,
     },
     /// Deletes a claim.
@@ -63,21 +63,21 @@ pub enum OwnerWrite {
         namespace: String,
         /// The claim.
         claim: At,
-        /// Those that it was made for.
+        /// The owners that it was created for.
         owner: Owner,
     },
 }
 
-/// Those that a claim was made for, as they were when it was decided about: a live look has to confirm it.
+/// The owners that a claim was created for, as they were when the plan was made. A live read has to confirm them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// A machine and its instance, of one name.
+    /// A machine and its instance, which have the same name.
     Machine {
         /// The name of both.
         name: String,
-        /// The VirtualMachine, if there was one.
+        /// The VirtualMachine, if it existed.
         machine: Option<Box<MachineFacts>>,
-        /// The VirtualMachineInstance, if there was one.
+        /// The VirtualMachineInstance, if it existed.
         instance: Option<Box<MachineFacts>>,
     },
     /// A StatefulSet.
@@ -102,7 +102,7 @@ impl Operation for OwnerWrite {
     fn subject(&self) -> &str {
         match self {
             Self::Define => "ipamclaims.k8s.cni.cncf.io",
-            // What does not exist yet has only its name.
+            // An object that does not exist yet has only a name.
             Self::Create { name, .. } => name,
             Self::Finalizers { claim, .. } | Self::Owners { claim, .. } | Self::Delete { claim, .. } => {
                 &claim.uid

@@ -1,9 +1,9 @@
-//! What the controller writes of claims: their records, and what their status says.
+//! Writes of records and statuses of claims.
 //!
-//! Records of a floating block are written at the version that was read, all of them at once; those of a ledger that others
-//! write, too, by patches that test each record; a status at the version of the claim. Whatever takes an address away from a
-//! claim that nobody saw being deleted looks, live, whether it is there; and whether the pods that the record names are. Whatever
-//! names a pod looks whether the claim is there: one that is gone, as the watch is late to say, would keep the pod for good.
+//! The records of a floating block are written together, at the version that was read. Records of a shared ledger are
+//! written by patches that test each record, and a status at the version of the claim. A write that frees an address
+//! of a claim whose deletion nobody saw reads live whether the claim and the pods of the record exist. A write that
+//! names a pod reads whether the claim exists: a record of a deleted claim would keep the pod forever.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::whereabouts::{DIVISIONS, Rest};
 use crate::world::World;
 use crate::write::{At, Operation, Rank};
 
-/// A claim, whether it exists or not.
+/// A claim, existing or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimId {
     /// Its namespace.
@@ -32,13 +32,13 @@ pub struct ClaimId {
 }
 
 impl ClaimId {
-    /// That of a record.
+    /// The claim of a record.
     pub(crate) fn of_record(record: &ClaimRecord) -> Self {
         Self { namespace: record.namespace.clone(), name: record.name.clone(), uid: record.uid.clone() }
     }
 }
 
-/// A pod that a record names, which, as a live look has to confirm, has ended.
+/// A pod that a record names and that has ended, as a live read has to confirm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodId {
     /// Its namespace.
@@ -50,7 +50,7 @@ pub struct PodId {
 }
 
 impl PodId {
-    /// Those that a record of a namespace names.
+    /// The pods that a record of this namespace names.
     pub(crate) fn all_of(namespace: &str, pods: &[PodRecord]) -> impl Iterator<Item = Self> {
         pods.iter().map(|pod| Self {
             namespace: namespace.to_owned(),
@@ -60,18 +60,18 @@ impl PodId {
     }
 }
 
-/// A record of a ledger that gets other pods.
+/// A record of a ledger whose pods change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renamed {
     /// The decimal offset.
     pub key: String,
-    /// The record as it was.
+    /// The record before.
     pub before: Allocation,
-    /// The pods that it is to name.
+    /// The pods that it should name.
     pub pods: Vec<PodRecord>,
 }
 
-/// What a live look has to confirm before addresses are taken away.
+/// What a live read has to confirm before addresses are freed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gone {
     /// Claims that are gone.
@@ -87,47 +87,47 @@ pub enum ClaimWrite {
     Records {
         /// The block.
         block: At,
-        /// All of its records.
+        /// All its records.
         records: BTreeMap<String, ClaimRecord>,
-        /// All of its finalizers.
+        /// All its finalizers.
         finalizers: Vec<String>,
-        /// What a live look has to confirm first.
+        /// What a live read has to confirm first.
         gone: Gone,
-        /// Claims whose records name more pods than before, which, as a live look has to confirm, are there.
+        /// Claims whose records name more pods than before. A live read has to confirm that they exist.
         named: Vec<ClaimId>,
     },
-    /// Deletes a floating block that has no records but of what has been freed.
+    /// Deletes a floating block that has only freed records.
     DropBlock {
         /// The block.
         block: At,
         /// Its finalizers without ours.
         finalizers: Vec<String>,
-        /// Whether it is being deleted already.
+        /// Whether it is already in deletion.
         deleting: bool,
     },
-    /// Gives claims addresses of ranges that all nodes share, as a live look at their ledgers says.
+    /// Assigns addresses of shared ranges to claims, as a live read of their ledgers allows.
     Hold {
-        /// The network, in words that are its own.
+        /// A text that identifies the network.
         subject: String,
         /// The network.
         network: String,
-        /// For each claim.
+        /// One for each claim.
         requests: Vec<Request>,
     },
-    /// Takes claims' records out of a ledger that others write, too.
+    /// Removes claims' records from a ledger that others write, too.
     Forget {
         /// The ledger.
         ledger: At,
-        /// The network that it is of.
+        /// Its network.
         network: String,
         /// The records.
         records: Vec<Request>,
-        /// What a live look has to confirm first.
+        /// What a live read has to confirm first.
         gone: Gone,
-        /// How long what is freed rests.
+        /// How long freed addresses cool.
         rest: Rest,
     },
-    /// Writes the records of a slice that, as a live look has to confirm, is for claims.
+    /// Writes the records of a slice that is for claims, as a live read has to confirm.
     Slice {
         /// Its ledger.
         ledger: At,
@@ -135,22 +135,22 @@ pub enum ClaimWrite {
         slices: String,
         /// The slice.
         slice: String,
-        /// All of its records.
+        /// All its records.
         records: BTreeMap<String, Allocation>,
-        /// What a live look has to confirm first.
+        /// What a live read has to confirm first.
         gone: Gone,
-        /// Claims whose records name more pods than before, which, as a live look has to confirm, are there.
+        /// Claims whose records name more pods than before. A live read has to confirm that they exist.
         named: Vec<ClaimId>,
-        /// What it is to say that rests, if that changes.
+        /// What it should list as cooling, if that changes.
         cooling: Option<String>,
     },
-    /// Writes which pods were given addresses of a ledger that others write, too.
+    /// Records which pods got addresses of a ledger that others write, too.
     Name {
         /// The ledger.
         ledger: At,
-        /// The records, each tested for what it was.
+        /// The records, each tested for its previous value.
         records: Vec<Renamed>,
-        /// Claims whose records name more pods than before, which, as a live look has to confirm, are there.
+        /// Claims whose records name more pods than before. A live read has to confirm that they exist.
         named: Vec<ClaimId>,
     },
     /// Deletes the empty ledger of a slice that was for claims.
@@ -166,7 +166,7 @@ pub enum ClaimWrite {
         claim: At,
         /// Its status.
         status: Box<IPAMClaimStatus>,
-        /// Where, as a live look has to confirm, nothing is on record for the claim, though its status says so.
+        /// Objects without a record for the claim though its status names them, as a live read has to confirm.
         unless: Vec<RecordLocation>,
     },
 }

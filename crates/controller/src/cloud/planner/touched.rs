@@ -1,4 +1,4 @@
-//! What a plan looks at: what something has changed about, what was not finished, and what is due.
+//! What a plan looks at: what changed, what was not finished, and what is due.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) struct Touched {
     pub(super) everything: bool,
 }
 
-/// How far what is known has been read.
+/// How far the caches have been read.
 #[derive(Debug, Default)]
 pub(super) struct Cursors {
     pools: Cursor,
@@ -91,7 +91,7 @@ impl CloudPlanner {
             reports = BTreeSet::new();
         }
         let managed_before = Arc::clone(&self.index.managed);
-        // A pool that has changed may have other addresses of claims.
+        // A changed pool may contain other addresses of claims.
         if !pools.is_empty() {
             blocks = world.coil().blocks.iter().map(|it| it.key().into()).collect();
         }
@@ -123,7 +123,7 @@ impl CloudPlanner {
         if all || managed != managed_before {
             self.index.reports.read_all(pods, &managed);
             reports = pods.reports().map(|(podref, _)| podref.into()).collect();
-            // The driver learns what is ours.
+            // The driver learns which ranges are ours.
             touched.nodes.extend(known.all_told().map(|told| told.node.clone()));
         }
         self.touch_reports(world, &reports, &mut touched);
@@ -132,7 +132,7 @@ impl CloudPlanner {
             let cidr = known.ledgers.get(name).and_then(|it| it.spec.cidr.parse().ok());
             let nodes = cidr.into_iter().flat_map(|cidr: Cidr| self.index.reports.nodes_within(cidr));
             touched.nodes.extend(nodes.cloned());
-            // Nor may it keep a claim's address from its machine any longer.
+            // It may keep a claim's address from its machine no longer.
             let nodes = cidr.into_iter().flat_map(|cidr| self.index.claimed.nodes_within(cidr));
             touched.nodes.extend(nodes.cloned());
         }
@@ -152,7 +152,7 @@ impl CloudPlanner {
             self.touch_records(known, name, &mut touched);
         }
         for node in &machines {
-            // What has left one machine may have moved to another.
+            // What left one machine may have moved to another.
             let now: BTreeSet<Cidr> =
                 known.machine(node).into_iter().flat_map(|view| view.ranges.keys().copied()).collect();
             for range in
@@ -199,7 +199,7 @@ impl CloudPlanner {
             self.touch_pool(known, name, &mut touched);
         }
         touched.nodes.extend(self.gatherings.due(now).cloned());
-        // What keeps these is anywhere.
+        // What keeps these may be anywhere.
         let leaving = self.index.pools.values().filter(|pool| pool.deleting);
         touched.pools.extend(leaving.map(|pool| pool.name.clone()));
         let due: Vec<(String, u128)> =
@@ -207,7 +207,7 @@ impl CloudPlanner {
         for key in due {
             self.due.remove(&key);
             if let Some(ledger) = self.index.ledger(&key.0, key.1).and_then(|name| known.ledgers.get(name)) {
-                // What a node may use changes with the time, too.
+                // What a node may use also changes with time.
                 touched.nodes.extend(records(ledger).map(|(_, record)| record.node.clone()));
             }
             touched.ledgers.insert(key);
@@ -215,7 +215,8 @@ impl CloudPlanner {
         touched
     }
 
-    /// Ledgers and nodes of what pods report without a record, or reported and no record may keep any longer.
+    /// Ledgers and nodes of addresses that pods report without a record, or reported while a record no longer keeps
+    /// them.
     fn touch_reports(&mut self, world: &World, podrefs: &BTreeSet<Arc<str>>, touched: &mut Touched) {
         let managed = Arc::clone(&self.index.managed);
         for podref in podrefs {
@@ -237,13 +238,13 @@ impl CloudPlanner {
         }
     }
 
-    /// The ledgers that have something of a node.
+    /// The ledgers with records of a node.
     fn touch_records(&self, known: &Aliases, node: &str, touched: &mut Touched) {
         let ledgers: BTreeSet<&Arc<str>> = self.index.of_node(node).map(|(ledger, _)| ledger).collect();
         touched.ledgers.extend(ledgers.into_iter().filter_map(|it| known.ledgers.get(it)).map(key_of));
     }
 
-    /// All that a pool that has changed says something about.
+    /// Everything that a changed pool affects.
     fn touch_pool(&self, known: &Aliases, name: &str, touched: &mut Touched) {
         touched.ledgers.extend(self.index.of_pool(name).map(|(number, _)| (name.to_owned(), *number)));
         touched.nodes.extend(self.index.asking(name).cloned());
@@ -256,7 +257,7 @@ impl CloudPlanner {
         touched.nodes.extend(self.index.nodes().cloned());
     }
 
-    /// Ledgers of what the prototype allocated for pods that have come or gone.
+    /// Ledgers of what the prototype allocated for pods that were added or removed.
     fn touch_imports(&self, podrefs: &BTreeSet<Arc<str>>, touched: &mut Touched) {
         for pool in self.index.pools.values() {
             let Ok(ranges) = &pool.ranges else { continue };

@@ -1,4 +1,4 @@
-//! Addresses of claims: they are where the pod is that has the claim.
+//! Addresses of claims are at the node of the pod that uses the claim.
 
 use kube::runtime::watcher::Event;
 use serde_json::json;
@@ -67,7 +67,7 @@ fn who_writes_the_slots_moves_nothing_that_the_record_does_not_say() {
     let mut rig = rig();
     rig.claim("c", ADDRESS, &[("p", "a")]);
     rig.settle();
-    // Whoever may change the claim says that its own pod on b has it.
+    // Somebody who may edit the claim says that their own pod on b uses it.
     rig.claim_of("c", ADDRESS, &[("p", "a")], Some(("thief", "b")));
     rig.settle();
     assert!(rig.on_machine("b").is_empty() && rig.status("b").aliases.is_empty());
@@ -130,7 +130,7 @@ fn the_address_of_a_claim_is_not_given_away_in_a_block_nor_attached_beside_one()
     rig.claim("c", "10.111.0.5", &[("p", "b")]);
     rig.settle();
     assert!(rig.on_machine("b").is_empty() && rig.status("b").aliases.is_empty());
-    // The node gives the block back: now the claim has its address, and nobody gets a block around it.
+    // The node returns the block: now the claim gets its address, and no node gets a block around it.
     rig.give_back("a", "10.111.0.0/29");
     rig.say("a", |it| it.spec.wanted = 0);
     rig.settle();

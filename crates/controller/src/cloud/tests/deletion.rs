@@ -1,4 +1,4 @@
-//! Pools and ledgers that somebody deletes: nothing of them goes while somebody has an address of it.
+//! Deleted pools and ledgers: nothing of them is removed while somebody holds an address of it.
 
 use std::time::Duration;
 

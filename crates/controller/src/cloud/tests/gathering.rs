@@ -1,4 +1,4 @@
-//! Pods that move together and are heard of apart: one update removes their addresses, and one adds them.
+//! Pods that move together but are reported separately: one update removes their addresses, and one adds them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tenure_api::cloud::LeavingPod;
 
 use super::rig::Rig;
 
-/// Machines a, b and c, and pods on a that have an address each; returned are the addresses.
+/// Machines a, b and c, and pods on a with an address each. Returns the addresses.
 fn crowd(count: u32) -> (Rig, Vec<String>) {
     let mut rig = Rig::new(61);
     rig.pool(json!({"cooling": "0s"}));
@@ -32,7 +32,7 @@ fn mark(rig: &mut Rig, address: &str) -> LeavingPod {
     LeavingPod { namespace: "ns".to_owned(), pod: name, uid }
 }
 
-/// Its node says so.
+/// Its node reports it.
 fn leave(rig: &mut Rig, address: &str) {
     let pod = mark(rig, address);
     rig.say("a", |it| _ = it.spec.leaving.insert(address.to_owned(), pod));
@@ -107,7 +107,7 @@ fn a_move_that_is_alone_waits_for_nobody() {
     let (mut rig, addresses) = crowd(3);
     leave(&mut rig, &addresses[0]);
     rig.settle();
-    // Somebody of another namespace delays nothing.
+    // A pod of another namespace delays nothing.
     rig.pod("thief", "other", "b", json!({"live.cast.ai/ip": addresses[1]}));
     let before = updates(&rig);
     come(&mut rig, &addresses[0], "b");
@@ -131,7 +131,7 @@ fn pods_that_do_not_follow_are_not_waited_for_long() {
     pass(&mut rig, 100);
     assert_eq!(updates(&rig) - before, 1, "nothing was heard for a while");
     rig.settle();
-    // One after the other, and never so long apart that it seems to be over.
+    // One after the other, never so far apart that it seems over.
     let before = updates(&rig);
     for address in &addresses[1..] {
         come(&mut rig, address, "b");

@@ -1,4 +1,4 @@
-//! Machines that are made anew, that take fewer ranges, that have ranges of others, and nodes that are gone.
+//! Re-created machines, machines that take fewer ranges or have ranges of others, and nodes that are gone.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn a_machine_that_was_made_anew_gets_its_ranges_back_soon() {
             rig.leave("a");
             rig.join("a");
         }
-        // It is looked at every ten minutes otherwise.
+        // Otherwise it is looked at every ten minutes.
         rig.settle();
         assert_eq!(rig.on_machine("a"), had);
         assert_eq!(rig.status("a").attached, 2);
@@ -94,7 +94,7 @@ fn what_a_node_wanted_goes_with_it_when_nothing_of_it_is_left() {
     rig.settle();
     assert!(rig.records().is_empty() && rig.on_machine("a").is_empty());
     assert_eq!(rig.aliases.keys().collect::<Vec<_>>(), ["b"]);
-    // One that the leader before did not get to.
+    // One that the previous leader did not get to.
     rig.leave("b");
     rig.restart();
     rig.settle();

@@ -36,7 +36,7 @@ fn leaving() -> (Rig, String) {
 
 fn leaves(rig: &mut Rig, uid: &str) {
     let pod = LeavingPod { namespace: "ns".to_owned(), pod: "s".to_owned(), uid: uid.to_owned() };
-    // What its pod takes along is not wanted any more.
+    // An address that leaves with its pod is not wanted any more.
     rig.say("a", |it| {
         it.spec.leaving.insert(ADDRESS.to_owned(), pod);
         it.spec.wanted = 0;
@@ -55,7 +55,7 @@ fn an_address_follows_its_pod_by_two_updates_and_back_again() {
     assert!(there.attached && there.grant != grant && there.pod.as_deref() == Some(target.as_str()));
     assert_eq!(rig.told("AddressMoves").len(), 1);
     assert_eq!(rig.told("AddressRefused"), Vec::<String>::new());
-    // The target is gone before the source: back to it.
+    // The target is gone before the source: the address returns to it.
     rig.pod_gone("ns/d");
     rig.settle();
     let back = rig.status("a").aliases[RANGE].clone();
@@ -115,7 +115,7 @@ fn a_forged_move_moves_nothing() {
     assert!(said.iter().any(|it| it.contains("no pod of namespace \\\"other")), "{said:?}");
     assert!(said.iter().any(|it| it.contains("it is attached to \\\"a")), "{said:?}");
     assert!(said.iter().any(|it| it.contains("no IPPool has it")), "{said:?}");
-    // Without a marker nothing moves, either.
+    // Without a mark nothing moves, either.
     let pod = rig.pods["ns/s"].clone();
     rig.pods.remove("ns/s");
     rig.pod_as(pod, json!({}));

@@ -1,4 +1,4 @@
-//! A cloud that does what it is asked, one update at a time for each machine, and now and then loses a request or an answer.
+//! A cloud that obeys, one update at a time per machine, and now and then loses a request or an answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -16,25 +16,25 @@ use super::super::driver::Clouds;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Naive {
     pub(super) aliases: BTreeSet<AliasRange>,
-    /// So many ranges it takes; 150 unless said.
+    /// How many ranges it takes; 150 by default.
     pub(super) limit: Option<usize>,
     version: u64,
-    /// The update under way, and how often it is asked about before it ends.
+    /// The update in progress, and how many polls until it ends.
     running: Option<(u64, BTreeSet<AliasRange>, u32)>,
     failed: BTreeMap<u64, CloudError>,
 }
 
-/// A cloud that does what it is asked, and now and then something else.
+/// A cloud that obeys, and now and then does not.
 #[derive(Debug)]
 pub(super) struct NaiveCloud {
     pub(super) machines: Mutex<BTreeMap<String, Naive>>,
     pub(super) entropy: SeededEntropy,
-    /// One in so many requests goes wrong; none if zero.
+    /// One request in this many fails; none if zero.
     pub(super) trouble: Mutex<u64>,
     pub(super) updates: Mutex<usize>,
-    /// What updates are refused with.
+    /// The error of refused updates.
     pub(super) refuses: Mutex<Option<CloudError>>,
-    /// What reads are refused with.
+    /// The error of refused reads.
     pub(super) refuses_reads: Mutex<Option<CloudError>>,
 }
 
@@ -86,7 +86,7 @@ impl Cloud for NaiveCloud {
                 return Err(error);
             }
             if let Some((ticket, ..)) = &machine.running {
-                // The same request is performed once.
+                // The same request is performed only once.
                 return if update.version == machine.version.to_string() {
                     Ok(Ticket(ticket.to_string()))
                 } else {

@@ -1,4 +1,4 @@
-//! Pools that have addresses of each other: the later one gives none of them.
+//! Overlapping pools: the later one assigns none of the shared addresses.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn within(ranges: &BTreeSet<String>, start: &str) -> bool {
     ranges.iter().all(|range| range.starts_with(start))
 }
 
-/// Machine a uses the first pool, and machine b one that is made a minute later.
+/// Machine a uses the first pool, and machine b one that is created a minute later.
 fn two(first: Value, later: Value) -> Rig {
     let mut rig = Rig::new(31);
     rig.pool(first);
@@ -89,7 +89,7 @@ fn a_range_that_is_appended_gives_nothing_if_a_younger_pool_uses_its_addresses()
 #[test]
 fn what_two_pools_have_recorded_stays_and_neither_gives_it_again() {
     let mut rig = two(json!({"cidr": "10.111.0.0/28"}), json!({"cidr": "10.111.0.0/27"}));
-    // As if an earlier version had given these.
+    // As if an earlier version had assigned these.
     for (pool, node, first) in [(POOL, "a", 1), ("late", "b", 5)] {
         let record = |_| json!({"node": node, "grant": "g"});
         let records: serde_json::Map<String, Value> =

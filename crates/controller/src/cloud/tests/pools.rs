@@ -1,4 +1,4 @@
-//! Grants: who gets what, when it is given back, and when nothing is left.
+//! Grants: who gets what, when it is returned, and what happens when nothing is left.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -54,7 +54,7 @@ fn a_pool_that_is_too_small_is_shared_by_turns_and_cooling_gives_way_oldest_firs
     };
     assert_eq!(exhausted(&rig), "True");
     assert_eq!(rig.told("Exhausted").len(), 1);
-    // Two go back, one after the other; the first of them is the first to be given again.
+    // Two are returned, one after the other; the first is assigned again first.
     rig.want("a", 5);
     rig.want("b", 7);
     let of_a: Vec<String> = rig.status("a").aliases.keys().cloned().collect();
@@ -148,7 +148,7 @@ fn a_missing_nodes_ranges_go_after_a_rest_and_leave_the_machine() {
     rig.settle();
     assert_eq!((rig.records().len(), rig.on_machine("a").len()), (0, 0));
     assert_eq!(rig.told("AliasesReleased").len(), 1);
-    // The machine of another one is gone as well.
+    // The machine of another node is gone as well.
     rig.machine("b");
     rig.want("b", 3);
     rig.settle();
@@ -175,7 +175,7 @@ fn what_the_prototype_allocated_is_kept_for_its_pod_while_that_lives() {
     let ranges: Vec<&String> = status.aliases.keys().collect();
     assert_eq!(ranges, ["10.111.0.1/32", "10.111.0.2/32"]);
     assert_eq!(status.aliases["10.111.0.1/32"].pod, Some(uid));
-    // Nobody takes it over: its pod is not marked.
+    // Nobody takes it over, because its pod is not marked.
     rig.pod("thief", "ns", "a", json!({"live.cast.ai/ip": "10.111.0.1"}));
     rig.settle();
     assert_eq!(rig.status("a"), status);

@@ -1,4 +1,5 @@
-//! What the cloud refuses is said at the pool until the cloud accepts it; what one machine lacks is said at its node.
+//! What the cloud refuses is reported on the pool until the cloud accepts it; what one machine lacks is reported on
+//! its node.
 
 use std::time::Duration;
 

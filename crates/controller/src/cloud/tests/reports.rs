@@ -28,7 +28,7 @@ fn an_address_that_the_prototype_moved_stays_with_its_pod_though_the_entry_names
     assert_eq!(rig.on_machine("b"), [RANGE.to_owned()].into());
     assert!(!rig.status("a").aliases.contains_key(RANGE), "two pods would have it");
     assert_eq!(*rig.cloud.updates.lock().unwrap(), 1, "only what a wants is added");
-    // When its pod has ended, it is as any other.
+    // When its pod has ended, it is like any other.
     rig.pod_gone("ns/d");
     rig.settle();
     assert_eq!(rig.status("b").aliases[RANGE].pod, None);
@@ -71,7 +71,7 @@ fn grants_that_a_backup_does_not_have_are_written_down_again_and_nobody_else_get
         rig.pod("one", "ns", "a", json!({}));
         rig.report("ns/one", ADDRESS);
         rig.settle();
-        // The ledgers and what the nodes know are older than that.
+        // The ledgers and what the nodes know are older.
         rig.ledgers.clear();
         for aliases in rig.aliases.values_mut() {
             aliases.spec.wanted = 0;

@@ -1,4 +1,4 @@
-//! Objects in memory with versions, one leader on them, a cloud that does what it is asked, and no I/O.
+//! Versioned objects in memory, one leader, an obedient cloud, and no I/O.
 
 mod server;
 
@@ -55,7 +55,7 @@ pub(super) struct Rig {
     driver: Driver,
     role: watch::Sender<Role>,
     observed: UnboundedReceiver<Observation>,
-    /// What the watches have not said yet.
+    /// What the watches have not reported yet.
     unseen: VecDeque<Observation>,
     terms: i32,
     seed: u64,
@@ -108,7 +108,7 @@ impl Rig {
         self.clock.now()
     }
 
-    /// Another process leads, which reads everything anew.
+    /// Another process leads, and reads everything again.
     pub(super) fn restart(&mut self) {
         self.terms += 1;
         let seed = self.seed.wrapping_add(u64::try_from(self.terms).unwrap());
@@ -155,7 +155,7 @@ impl Rig {
         self.pool_named(POOL, spec);
     }
 
-    /// A pool that is made now, or changed.
+    /// Creates or changes a pool.
     pub(super) fn pool_named(&mut self, name: &str, spec: Value) {
         let mut all = json!({"cidr": "10.111.0.0/24", "subnet": "projects/p/regions/z/subnetworks/s"});
         if let (Some(all), Value::Object(more)) = (all.as_object_mut(), spec) {
@@ -187,7 +187,7 @@ impl Rig {
         }
     }
 
-    /// Somebody deletes a pool: it goes when it has no finalizers.
+    /// Somebody deletes a pool: it is gone once it has no finalizers.
     pub(super) fn delete_pool(&mut self, name: &str) {
         let mut pool = self.pools[name].clone();
         if pool.finalizers().is_empty() {
@@ -199,7 +199,7 @@ impl Rig {
         self.hear(pool);
     }
 
-    /// Somebody deletes a ledger: it goes when it has no finalizers.
+    /// Somebody deletes a ledger: it is gone once it has no finalizers.
     pub(super) fn delete_ledger(&mut self, name: &str) {
         let mut ledger = self.ledgers[name].clone();
         if ledger.finalizers().is_empty() {
@@ -213,7 +213,7 @@ impl Rig {
         self.hear(ledger);
     }
 
-    /// What a condition of a pool says: status, reason and message.
+    /// Status, reason and message of a pool's condition.
     pub(super) fn condition(&self, pool: &str, type_: &str) -> (String, String, String) {
         let status = self.pools[pool].status.clone().unwrap_or_default();
         let it = status.conditions.into_iter().find(|it| it.type_ == type_).unwrap();
@@ -234,7 +234,7 @@ impl Rig {
         self.hear(node);
     }
 
-    /// The kubelet of a node says which start of its machine this is.
+    /// The kubelet of a node reports the boot ID of its machine.
     pub(super) fn boot(&mut self, name: &str, id: &str) {
         let mut node = serde_json::to_value(&self.nodes[name]).unwrap();
         let names = ["architecture", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion"];
@@ -261,7 +261,7 @@ impl Rig {
         }
     }
 
-    /// What the agent of a node says.
+    /// The agent of a node reports.
     pub(super) fn say(&mut self, node: &str, change: impl FnOnce(&mut NodeAliases)) {
         let spec = serde_json::from_value(json!({"pool": POOL, "wanted": 0})).unwrap();
         let mut aliases = self.aliases.remove(node).unwrap_or_else(|| NodeAliases::new(node, spec));
@@ -301,14 +301,14 @@ impl Rig {
         self.hear(brief);
     }
 
-    /// The kubelet says that a pod has an address.
+    /// The kubelet reports that a pod has an address.
     pub(super) fn report(&mut self, podref: &str, address: &str) {
         let mut pod = self.pods[podref].clone();
         pod["status"] = json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]});
         self.say_pod(podref, pod);
     }
 
-    /// A pod as it is now.
+    /// The current pod.
     pub(super) fn say_pod(&mut self, podref: &str, mut pod: Value) {
         self.version += 1;
         pod["metadata"]["resourceVersion"] = json!(self.version.to_string());
@@ -323,8 +323,8 @@ impl Rig {
         self.cloud.machines.lock().unwrap().entry(machine.to_owned()).or_default().aliases.insert(alias);
     }
 
-    /// A claim that has an address, on record in a block of its own: `pods` are those that its record names, each with its node, and
-    /// the first of them has it.
+    /// A claim with an address, recorded in its own block. `pods` are those that its record names, each with its
+    /// node; the first of them uses it.
     pub(super) fn claim(&mut self, name: &str, address: &str, pods: &[(&str, &str)]) {
         self.claim_of(name, address, pods, pods.first().copied());
     }
@@ -367,7 +367,7 @@ impl Rig {
         }
     }
 
-    /// The watches say what they know, or the first part of it.
+    /// The watches report what they know, or the first part of it.
     pub(super) fn deliver(&mut self, most: usize) {
         for _ in 0..most.min(self.unseen.len()) {
             if let Some(observation) = self.unseen.pop_front() {
@@ -376,7 +376,7 @@ impl Rig {
         }
     }
 
-    /// The writes of a plan. That of a planner that looks at everything has the same.
+    /// The writes of a plan, compared with those of a planner that looks at everything.
     pub(super) fn plan(&mut self) -> Vec<Write> {
         let now = self.now();
         self.world.in_flight = self.held.iter().cloned().collect();
@@ -392,7 +392,7 @@ impl Rig {
         writes.into_iter().filter(|write| Some(write.subject()) != held.as_deref()).collect()
     }
 
-    /// Performs a write as the API server would. Says whether it was done.
+    /// Performs a write as the API server would. Returns whether it was done.
     pub(super) fn perform(&mut self, write: &Write) -> bool {
         let notes = write.notes(&self.world);
         let done = self.write(write.of().unwrap());
@@ -426,7 +426,7 @@ impl Rig {
         }
     }
 
-    /// Lets everything happen once, and then this time pass.
+    /// Lets everything happen once, then lets this time pass.
     pub(super) fn round(&mut self, time: Duration) {
         self.deliver(usize::MAX);
         self.drive();
@@ -445,7 +445,7 @@ impl Rig {
         machines.get(name).into_iter().flat_map(|it| &it.aliases).map(ToString::to_string).collect()
     }
 
-    /// All records by their range.
+    /// All records by range.
     pub(super) fn records(&self) -> BTreeMap<String, AliasRecord> {
         let mut all = BTreeMap::new();
         for ledger in self.ledgers.values() {
@@ -459,7 +459,7 @@ impl Rig {
         all
     }
 
-    /// The agent of a node gives a range back.
+    /// The agent of a node returns a range.
     pub(super) fn give_back(&mut self, node: &str, range: &str) {
         let grant = self.status(node).aliases[range].grant.clone();
         self.say(node, |it| _ = it.spec.returned.insert(range.to_owned(), grant));

@@ -1,4 +1,5 @@
-//! Agents that want, use, return and mark, pods that move, controllers that restart, writes that come late, and a cloud in trouble.
+//! Agents that request, use, return and mark, pods that move, controllers that restart, late writes, and a cloud with
+//! faults.
 //!
 //! Every run replays from its seed: `TENURE_SEED=N cargo test -p tenure-controller no_adversary_of_aliases`.
 
@@ -80,7 +81,8 @@ impl World {
         (count > 0).then(|| from[usize::try_from(self.roll(count)).unwrap()].clone())
     }
 
-    /// What the agent of a node may use: attached as the controller says, on the machine, not reserved, not returned.
+    /// What the agent of a node may use: attached according to the controller, on the machine, not reserved, not
+    /// returned.
     fn idle(&self, node: &str) -> Vec<(String, String)> {
         let Some(aliases) = self.rig.aliases.get(node) else { return Vec::new() };
         let there = self.rig.on_machine(node);
@@ -96,7 +98,7 @@ impl World {
         idle.map(|(range, alias)| (range, alias.grant)).collect()
     }
 
-    /// The agents of nodes that are there say what they want, also after somebody has deleted that.
+    /// The agents of existing nodes say what they want, even after somebody deleted that.
     fn agents(&mut self) {
         for node in NODES {
             if self.rig.nodes.contains_key(node) && !self.rig.aliases.contains_key(node) {
@@ -156,7 +158,7 @@ impl World {
                     .map(|pod| pod["metadata"]["uid"].as_str().unwrap().to_owned())
                     .collect();
                 self.rig.say(node, |it| {
-                    // What is no longer there, and what was given up, does not leave any more.
+                    // What is gone, and what was given up, does not leave any more.
                     it.spec.leaving.retain(|address, pod| {
                         let alias = status.aliases.get(&format!("{address}/32"));
                         alias.is_some_and(|alias| alias.pod.is_some() || pods.contains(&pod.uid))
@@ -193,7 +195,7 @@ impl World {
                 }
             }
             15 if self.roll(3) == 0 => {
-                // What the leader before has sent comes now.
+                // Writes of the previous leader arrive now.
                 let late = self.rig.plan();
                 self.late.extend(late.into_iter().filter(|it| it.verb() != "tell_cloud_driver"));
                 self.rig.restart();
@@ -225,7 +227,7 @@ impl World {
                     late(&mut self.rig);
                 } else if !is_leaving(&self.rig) {
                     self.rig.delete_pool("late");
-                    // In the foreground, what it owns is deleted first.
+                    // In a foreground deletion, what it owns is deleted first.
                     let owned: Vec<&String> = ledgers.iter().filter(|it| it.starts_with("late-")).collect();
                     if self.roll(2) == 0 {
                         for ledger in owned {
@@ -255,7 +257,7 @@ impl World {
         self.check();
     }
 
-    /// A pod is marked as moving out, with the address that it uses; or all of a node are.
+    /// A pod, or all pods of a node, are marked as moving out, with the addresses that they use.
     fn mark(&mut self, node: &'static str) {
         let plain: Vec<String> =
             self.used[node].iter().filter(|(_, it)| !it.marked).map(|(range, _)| range.clone()).collect();
@@ -272,7 +274,7 @@ impl World {
         }
     }
 
-    /// A pod names an address that a marked pod has, or somebody else's.
+    /// A pod names the address of a marked pod, or of somebody else.
     fn move_in(&mut self, node: &'static str) {
         let leaving: Vec<String> =
             self.rig.aliases.values().flat_map(|it| it.spec.leaving.keys().cloned()).collect();
@@ -298,7 +300,7 @@ impl World {
                     panic!("{range} is on {node} and on {other}");
                 }
             }
-            // What moves away is no longer the source's.
+            // A range that moves away is no longer the source's.
             self.used.get_mut(node).unwrap().retain(|range, it| {
                 let record = records.get(range);
                 !it.marked || record.is_some_and(|record| record.node == node && record.grant == it.grant)
@@ -321,7 +323,7 @@ impl World {
         }
     }
 
-    /// Everything calms down: all get what they want, and then all is given back.
+    /// Everything calms down: all get what they want, and then everything is returned.
     fn end(&mut self) {
         *self.rig.cloud.trouble.lock().unwrap() = 0;
         *self.rig.cloud.refuses.lock().unwrap() = None;

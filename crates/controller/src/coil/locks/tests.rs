@@ -1,4 +1,4 @@
-//! Pools that share addresses: who carves what, and which names are occupied.
+//! Pools that share addresses: which blocks are carved, and which names are occupied.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ fn an_older_pool_that_grows_carves_nothing_that_a_younger_ones_block_has() {
         assert_eq!(outcome(&server, request), RequestOutcome::Block(block), "{request}");
     }
     assert_eq!(ipv4(&server, "a-5"), Some("10.2.0.4/30"), "age decides about what is free");
-    // The names of the younger pool's blocks are occupied, and nobody hands out of them.
+    // The names of the younger pool's blocks are occupied, and nobody assigns from them.
     let occupied: Vec<&str> = server
         .blocks
         .iter()
@@ -67,7 +67,7 @@ fn an_older_pool_that_grows_carves_nothing_that_a_younger_ones_block_has() {
     server.settle(&mut planner);
     assert!(matches!(outcome(&server, "late"), RequestOutcome::Failed { reason: "OutOfBlocks", .. }));
     assert!(matches!(outcome(&server, "r8"), RequestOutcome::Failed { reason: "OutOfBlocks", .. }));
-    // Its owner gives the block back: now it is free, and the older pool may carve it.
+    // Its owner returns the block: now it is free, and the older pool may carve it.
     server.return_block("b-0");
     server.request("r9", "n2", "a");
     server.settle(&mut planner);
@@ -81,7 +81,7 @@ fn of_two_pools_of_one_second_the_one_that_carved_first_keeps_what_it_has() {
     server.pool("z", 2, &["10.2.0.0/29"], &[]);
     server.request("first", "n1", "z");
     server.settle(&mut planner);
-    // By its name it is the older one of the same second.
+    // Both are from the same second; by name this is the older one.
     server.pool("a", 2, &["10.2.0.0/29"], &[]);
     for request in ["second", "third"] {
         server.request(request, "n1", "a");
@@ -125,24 +125,20 @@ fn what_whereabouts_has_on_record_is_not_carved() {
         pool
     };
     world.apply_ledger(ledger("10.2.0.0-24", &["3", "4"], None));
-    // A network with a name has addresses of its own.
+    // A network with a name has its own address space.
     world.apply_ledger(ledger("net-10.2.0.0-24", &["8"], Some("net")));
     let plan = planner.plan(&world, server.timestamp());
-    let reserved = plan.iter().find_map(|write| match write.of() {
-        Some(BlockWrite::Reserve { block, .. }) => Some(block.as_str()),
-        _ => None,
-    });
-    assert_eq!(reserved, Some("p-2"), "10.2.0.3 and 10.2.0.4 are somebody's");
+    let carved = plan.iter().find_map(|write| write.of::<BlockWrite>()?.block()).map(ResourceExt::name_any);
+    assert_eq!(carved.as_deref(), Some("p-2"), "10.2.0.3 and 10.2.0.4 are somebody's");
 }
 
 #[test]
-fn a_promise_that_pools_have_grown_over_is_made_anew() {
+fn a_block_that_pools_have_grown_over_is_not_carved() {
     let (mut server, mut planner) = two_pools();
     server.request("r", "n2", "b");
-    let reserve = planner.plan(&server.world(), server.timestamp()).remove(0);
-    assert!(matches!(reserve.of(), Some(BlockWrite::Reserve { block, .. }) if block == "b-1"), "{reserve:?}");
-    assert_eq!(server.write(&reserve), Outcome::Done);
     let create = planner.plan(&server.world(), server.timestamp()).remove(0);
+    let carved = create.of::<BlockWrite>().and_then(BlockWrite::block).map(ResourceExt::name_any);
+    assert_eq!(carved.as_deref(), Some("b-1"), "{create:?}");
     // Before it is created, the older pool grows over it and carves.
     server.pool("a", 2, &["10.1.0.0/28", "10.2.0.0/28"], &[]);
     assert_eq!(server.write(&create), Outcome::Conflict, "a live list shows who is older");
@@ -165,7 +161,7 @@ fn whoever_is_late_finds_the_name_occupied_or_does_not_carve() {
     let needed = locks(&after, &of_older).unwrap();
     assert_eq!(needed.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["b-1"]);
     assert!(needed[0].is_withheld() && needed[0].node().is_none() && needed[0].finalizers().is_empty());
-    // Whoever comes first has the name.
+    // Whoever comes first gets the name.
     assert!(server.occupy(&needed[0]));
     assert_eq!(server.create(&late), Outcome::AlreadyExists);
     server.return_block("b-1");

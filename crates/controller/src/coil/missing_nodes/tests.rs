@@ -8,7 +8,7 @@ use crate::plan::model::{Outcome, Server, server, tell};
 
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// What becomes of the blocks of a missing node at each look: `m` they are marked, `r` released, `-` nothing.
+/// What happens to the blocks of a missing node at each look: `m` marked, `r` released, `-` nothing.
 fn look(server: &mut Server, planner: &mut Planner) -> String {
     let plan = planner.plan(&server.world(), server.timestamp());
     let words = plan.iter().map(|write| match write.of() {
@@ -35,13 +35,13 @@ fn invariant_9_blocks_of_missing_nodes_go_after_two_observations_never_one() {
     for (passed, expected) in [(0, "m"), (0, ""), (119_999, ""), (1, "r")] {
         server.now += passed;
         assert_eq!(look(&mut server, &mut planner), expected, "after {} ms", server.now);
-        // It looks again by itself when the rest is over, and not after.
+        // It looks again by itself when the waiting time is over, and not later.
         let rests = server.blocks.get("p-1").is_some_and(|block| mark_of(block).is_some());
         assert_eq!(planner.next_look().is_some(), rests && expected.is_empty());
     }
     server.settle(&mut planner);
     assert_eq!(server.blocks.keys().collect::<Vec<_>>(), ["p-0"], "the other node keeps its block");
-    // A restart loses nothing: the mark is on the block. One look is still not enough.
+    // A restart loses nothing, because the mark is on the block. One look is still not enough.
     server.delete_node("a");
     assert_eq!(look(&mut server, &mut planner), "m");
     server.now += 3_600_000;
@@ -67,7 +67,7 @@ fn invariant_9_what_a_missing_node_has_left_is_seen_within_a_minute_and_gone_wit
         let marked = server.blocks.get("p-0").is_none_or(|block| mark_of(block).is_some());
         assert!(marked || server.now - deleted <= 60_000, "seen too late");
         assert!(server.now - deleted <= 300_000, "healed too late");
-        // As often as a controller looks that hears nothing.
+        // As often as a controller without events looks.
         server.now += 10_000;
     }
 }
@@ -91,7 +91,7 @@ fn a_block_stays_while_a_pod_is_bound_to_its_missing_node_whoever_saw_the_node_g
         server.now += 60_000;
         assert!(server.blocks.get("p-0").is_some_and(|block| mark_of(block).is_none()), "the pod runs");
     }
-    // Its pod ends, another one is bound to the node in the middle of the rest, and ends, too.
+    // Its pod ends; another is bound to the node meanwhile, and ends, too.
     server.bound.clear();
     assert_eq!(look(&mut server, &mut planner), "m");
     assert_eq!(look(&mut server, &mut planner), "");
@@ -123,7 +123,7 @@ fn a_node_that_comes_back_between_the_live_read_and_the_deletion_keeps_its_block
             continue;
         };
         assert!(!server.is_in_use(node), "the live read finds nobody");
-        // The node is registered again, and its agent takes the mark off before it hands out anything.
+        // The node is registered again, and its agent removes the mark before it assigns anything.
         server.node("a", None);
         server.unmark_own("a");
         assert_eq!(server.delete_block(block), Outcome::Conflict, "the deletion is of another version");

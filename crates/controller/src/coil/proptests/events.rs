@@ -1,4 +1,4 @@
-//! What may happen to objects, in a world small enough that much of it happens to the same ones.
+//! What may happen to objects, in a world small enough that much happens to the same ones.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) const POOLS: [&str; 3] = ["a", "b", "c"];
 const NODES: [&str; 2] = ["n", "m"];
 const REQUESTS: [&str; 4] = ["r", "s", "t", "u"];
 const LEDGERS: [&str; 2] = ["l", "k"];
-/// What pools are made of. Some of these overlap, and the last is none.
+/// The subnets of pools. Some overlap, and the last is invalid.
 const SUBNETS: [[Option<&str>; 2]; 7] = [
     [Some("10.0.0.0/29"), None],
     [Some("10.0.0.8/30"), None],
@@ -33,7 +33,7 @@ const SUBNETS: [[Option<&str>; 2]; 7] = [
     [Some("10.0.0.0/33"), None],
 ];
 const LARGE: usize = 5;
-/// What blocks say that are not what their pool says.
+/// Addresses of blocks that contradict their pool.
 const ODD: [&str; 3] = ["10.0.0.6/31", "10.0.0.0/29", "10.9.0.0/31"];
 
 /// Something that happens.
@@ -78,18 +78,18 @@ pub(super) enum Op {
     Unreadable {
         number: (usize, u8),
     },
-    /// A list comes in that does not mention one of the objects.
+    /// A list arrives that omits one object.
     List {
         kind: u8,
         which: usize,
     },
     ForgetLedgers,
-    /// These of the last plan's writes are in flight, and creations for claims.
+    /// These writes of the last plan are in flight, with creations for claims.
     InFlight {
         writes: Vec<usize>,
         floating: Vec<(usize, u8)>,
     },
-    /// These of the last plan's writes are done.
+    /// These writes of the last plan are done.
     Written(u16),
     Pass(u64),
     Back(u64),
@@ -121,11 +121,11 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What has become of it.
+/// The current state.
 #[derive(Default)]
 pub(super) struct Events {
     pub(super) world: World,
-    /// What the last plan writes.
+    /// The writes of the last plan.
     pub(super) writes: Vec<Write>,
     version: u64,
     now: u64,
@@ -156,7 +156,7 @@ fn list<K: Known + Clone>(cache: &mut Cache<K>, which: usize) {
     cache.finish();
 }
 
-/// Changes an object that is still what it was.
+/// Changes an object if it is still the same.
 fn change<K: Resource<DynamicType = ()> + Clone>(
     cache: &mut Cache<K>,
     at: &At,
@@ -175,7 +175,7 @@ impl Events {
         Timestamp::from_millis(1_794_000_000_000 + self.now)
     }
 
-    /// A new version of an object, or a new object, if there is none or `anew` is so.
+    /// A new version of an object, or a new object if there is none or `anew` is set.
     fn stamp<K: Resource>(&mut self, object: &mut K, known: Option<&kube::core::ObjectMeta>, anew: bool) {
         self.version += 1;
         let now = crate::plan::time(self.now());
@@ -190,7 +190,7 @@ impl Events {
     pub(super) fn apply(&mut self, op: &Op) {
         match op {
             Op::Pool { pool, subnets, bits, excludes, anew, deleting } => {
-                // The large one is cut into so many blocks that nobody locks them all, or into one.
+                // The large one is divided into so many blocks that nobody locks them all, or into one.
                 let large = subnets.contains(&LARGE);
                 let (subnets, bits) = if large { (&vec![LARGE], bits / 2 * 10) } else { (subnets, *bits) };
                 let subnets: Vec<_> = subnets
@@ -313,7 +313,7 @@ impl Events {
         }
     }
 
-    /// A write is done, unless the object has changed since.
+    /// Performs a write, unless the object has changed since.
     fn write(&mut self, write: &BlockWrite) {
         let version = (self.version + 1).to_string();
         let CoilObjects { pools, blocks, requests } = self.world.coil_mut();
@@ -324,10 +324,7 @@ impl Events {
             BlockWrite::PoolStatus { pool, status } => {
                 change(pools, pool, &version, |pool| pool.status = Some((**status).clone()));
             }
-            BlockWrite::Reserve { request, block } => change(requests, request, &version, |request| {
-                request.status.get_or_insert_default().address_block_name = Some(block.clone());
-            }),
-            BlockWrite::Answer { request, status, .. } => {
+            BlockWrite::Answer { request, status } => {
                 change(requests, request, &version, |request| request.status = Some(status.clone()));
             }
             BlockWrite::Create { block } if blocks.get(&block.name_any()).is_none() => {

@@ -1,4 +1,5 @@
-//! Clients: those of missing nodes go after two looks, and Egresses of one client that want the same are told.
+//! Clients: those of missing nodes are removed after two looks, and Egresses of one client with a common destination
+//! report it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Children of an Egress: made, merged, kept, made again, and never rolled out for nothing.
+//! Children of an Egress: created, merged, kept, re-created, and never rolled out without need.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Service, ServiceAccount};

@@ -1,44 +1,37 @@
-//! An embedded API server, and a planner whose every plan is compared with one that looks at everything, and is performed.
+//! An embedded API server, and a planner whose every plan is compared with a full one, and performed.
 
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::PartialObjectMeta;
-use kube::runtime::watcher::Event;
 use kube::{Api, Client, Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_api::coil::{AddressPool, Egress, EgressClients};
-use tenure_handles::{Clock, SeededEntropy, SystemClock, Timestamp};
-use tenure_localapi::LocalApi;
+use tenure_handles::{Clock, SystemClock, Timestamp};
 
 use super::super::perform::EgressPerformer;
 use super::super::planner::EgressPlanner;
 use super::super::{EgressPart, GatewayPod};
 use crate::events::Note;
 use crate::executor::Outcome;
-use crate::kind::Kind;
 use crate::part::{Board, Perform, Plan};
+use crate::testing::{self, Object, ROUNDS, assert_agree, list};
 use crate::world::World;
 use crate::write::Write;
 
 /// The namespace of all Egresses here.
 pub(in super::super) const NAMESPACE: &str = "internet";
-/// So many plans are enough for anything.
-const ROUNDS: usize = 400;
 
-/// A world that is what the server says.
+/// A world in sync with the server.
 pub(in super::super) struct Rig {
     pub(in super::super) client: Client,
     pub(in super::super) world: World,
     pub(in super::super) now: Timestamp,
-    /// What people were told.
+    /// Published events.
     pub(in super::super) notes: Vec<Note>,
     pub(in super::super) planner: EgressPlanner,
     full: EgressPlanner,
@@ -47,18 +40,15 @@ pub(in super::super) struct Rig {
 
 impl Rig {
     pub(in super::super) async fn new() -> Self {
-        let client = LocalApi::temporary(SystemClock, SeededEntropy::new(5)).client();
-        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-        for crd in [
+        let client = testing::server_with([
             tenure_api::crd_of::<Egress>(),
             tenure_api::crd_of::<EgressClients>(),
             tenure_api::crd_of::<AddressPool>(),
-        ] {
-            definitions.create(&PostParams::default(), &crd).await.unwrap();
-        }
+        ])
+        .await;
         let part = EgressPart::new("tenure:test");
         let mut world = World::default();
-        // The embedded server has no rights to give.
+        // The embedded server has no RBAC.
         world.note_lack("Role", true);
         world.note_lack("RoleBinding", true);
         let rig = Self {
@@ -83,26 +73,16 @@ impl Rig {
 
     pub(in super::super) async fn make<K>(&self, object: Value) -> K
     where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Serialize,
+        K: Object + Resource<Scope = NamespaceResourceScope>,
     {
-        let object = serde_json::from_value(object).unwrap();
-        self.api().create(&PostParams::default(), &object).await.unwrap()
+        testing::create(self.api(), object).await
     }
 
     pub(in super::super) async fn make_cluster<K>(&self, object: Value) -> K
     where
-        K: Resource<Scope = ClusterResourceScope, DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Serialize,
+        K: Object + Resource<Scope = ClusterResourceScope>,
     {
-        let object = serde_json::from_value(object).unwrap();
-        Api::all(self.client.clone()).create(&PostParams::default(), &object).await.unwrap()
+        testing::create(Api::all(self.client.clone()), object).await
     }
 
     /// An Egress with this spec; destinations are filled in.
@@ -119,35 +99,26 @@ impl Rig {
 
     pub(in super::super) async fn patch<K>(&self, name: &str, patch: Value)
     where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned,
+        K: Object + Resource<Scope = NamespaceResourceScope>,
     {
-        self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+        testing::patch::<K>(self.api(), name, patch).await;
     }
 
     pub(in super::super) async fn get<K>(&self, name: &str) -> Option<K>
     where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned,
+        K: Object + Resource<Scope = NamespaceResourceScope>,
     {
         self.api::<K>().get_opt(name).await.unwrap()
     }
 
     pub(in super::super) async fn delete<K>(&self, name: &str)
     where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned,
+        K: Object + Resource<Scope = NamespaceResourceScope>,
     {
-        _ = self.api::<K>().delete(name, &DeleteParams::default()).await;
+        testing::delete::<K>(self.api(), name).await;
     }
 
-    /// As the Deployment's controller would say.
+    /// Reports like the Deployment's controller.
     pub(in super::super) async fn serve(&self, name: &str, status: Value) {
         let patch = Patch::Merge(json!({"status": status}));
         _ = self.api::<Deployment>().patch_status(name, &PatchParams::default(), &patch).await;
@@ -162,35 +133,29 @@ impl Rig {
 
     /// Reads everything as a watch would.
     pub(in super::super) async fn observe(&mut self) {
-        let client = self.client.clone();
-        list::<Egress>(&mut self.world, Api::all(client.clone())).await;
-        list::<EgressClients>(&mut self.world, Api::all(client.clone())).await;
-        list::<Deployment>(&mut self.world, Api::all(client.clone())).await;
-        list::<Service>(&mut self.world, Api::all(client.clone())).await;
-        list::<PodDisruptionBudget>(&mut self.world, Api::all(client.clone())).await;
-        list::<ServiceAccount>(&mut self.world, Api::all(client.clone())).await;
-        list::<GatewayPod>(&mut self.world, Api::all(client.clone())).await;
-        list::<PartialObjectMeta<Namespace>>(&mut self.world, Api::all(client.clone())).await;
-        list::<AddressPool>(&mut self.world, Api::all(client.clone())).await;
-        list::<Node>(&mut self.world, Api::all(client)).await;
+        list::<Egress>(&mut self.world, &self.client).await;
+        list::<EgressClients>(&mut self.world, &self.client).await;
+        list::<Deployment>(&mut self.world, &self.client).await;
+        list::<Service>(&mut self.world, &self.client).await;
+        list::<PodDisruptionBudget>(&mut self.world, &self.client).await;
+        list::<ServiceAccount>(&mut self.world, &self.client).await;
+        list::<GatewayPod>(&mut self.world, &self.client).await;
+        list::<PartialObjectMeta<Namespace>>(&mut self.world, &self.client).await;
+        list::<AddressPool>(&mut self.world, &self.client).await;
+        list::<Node>(&mut self.world, &self.client).await;
     }
 
-    /// A plan of what changed, which is one of everything.
+    /// An incremental plan, compared with a full one.
     pub(in super::super) fn plan(&mut self) -> Vec<Write> {
         let plan = |planner: &mut EgressPlanner| planner.plan(&self.world, &mut Board::default(), self.now);
         let writes = plan(&mut self.planner);
         self.full.look_at_all();
         let all = plan(&mut self.full);
-        let sorted = |writes: &[Write]| {
-            let mut texts: Vec<String> = writes.iter().map(|write| format!("{write:?}")).collect();
-            texts.sort();
-            texts
-        };
-        assert_eq!(sorted(&writes), sorted(&all), "what changed, and everything");
+        assert_agree(&writes, &all);
         writes
     }
 
-    /// Observes, plans and performs once. Says what was planned.
+    /// Observes, plans and performs once. Returns the plan.
     pub(in super::super) async fn step(&mut self) -> Vec<Write> {
         self.observe().await;
         let writes = self.plan();
@@ -208,7 +173,7 @@ impl Rig {
         writes
     }
 
-    /// Goes on until nothing is planned and nothing of earlier Egresses is left.
+    /// Continues until nothing is planned and nothing of earlier Egresses is left.
     pub(in super::super) async fn settle(&mut self) {
         for _ in 0..ROUNDS {
             if self.step().await.is_empty() && !self.waits_for_collection().await {
@@ -239,7 +204,7 @@ impl Rig {
             || clients.iter().any(|it| orphan(it.owner_references()))
     }
 
-    /// The reasons of what people were told.
+    /// The reasons of published events.
     pub(in super::super) fn told(&self) -> Vec<String> {
         let texts = self.notes.iter().map(|note| format!("{note:?}"));
         texts
@@ -260,16 +225,4 @@ impl Rig {
         let patch = Patch::Merge(json!({"status": {"phase": phase, "podIPs": ips}}));
         self.api::<Pod>().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
-}
-
-async fn list<K>(world: &mut World, api: Api<K>)
-where
-    K: Kind,
-{
-    K::observe(world, Event::Init);
-    // Metadata alone is asked for in another way, and the embedded server gives whole objects for it as well.
-    for object in api.list(&ListParams::default()).await.unwrap() {
-        K::observe(world, Event::InitApply(object));
-    }
-    K::observe(world, Event::InitDone);
 }

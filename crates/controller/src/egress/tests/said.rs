@@ -1,4 +1,4 @@
-//! What an Egress says of its gateways, and what people are told.
+//! The status of an Egress, and its events.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;

@@ -1,4 +1,4 @@
-//! Desired states of generated policies: literal addresses in, and out again.
+//! Desired states of generated policies: inserting literal addresses, and removing them.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use tenure_api::nmstate::NodeNetworkConfigurationPolicy;
 const OPEN: &str = "{{";
 const CLOSE: &str = "}}";
 
-/// The state with the values of captures of pools in the place of references to them. Others are kubernetes-nmstate's.
+/// The state with the values of pools' captures in place of references. Other captures belong to kubernetes-nmstate.
 pub(super) fn filled(state: &Value, captured: &BTreeMap<String, (String, u8)>) -> Value {
     match state {
         Value::String(text) => fill(text, captured),
@@ -51,7 +51,7 @@ fn fill(text: &str, captured: &BTreeMap<String, (String, u8)>) -> Value {
 
 const FAMILIES: [&str; 2] = ["ipv4", "ipv6"];
 
-/// The entries of interfaces that take these addresses off where a state has them, and off where `earlier` entries do.
+/// The interface entries that remove these addresses where a state has them, and where `earlier` entries do.
 pub(super) fn removals(earlier: &[Value], state: &Value, own: &[String]) -> Vec<Value> {
     let mut all = earlier.to_vec();
     for entry in without(state, own)["interfaces"].as_array().into_iter().flatten() {
@@ -67,8 +67,8 @@ pub(super) fn removals(earlier: &[Value], state: &Value, own: &[String]) -> Vec<
     all
 }
 
-/// The state with these entries, where it does not say itself which addresses an interface has: nmstate leaves alone what a state does
-/// not mention.
+/// The state with these entries, except where it sets an interface's addresses itself: nmstate keeps what a state
+/// does not mention.
 pub(super) fn with_removals(state: &Value, removals: &[Value]) -> Value {
     let mut state = state.clone();
     if removals.is_empty() {
@@ -100,7 +100,7 @@ pub(super) fn with_removals(state: &Value, removals: &[Value]) -> Value {
     state
 }
 
-/// The state that takes these addresses off their interfaces and touches nothing else.
+/// The state that removes these addresses from their interfaces and changes nothing else.
 fn without(state: &Value, own: &[String]) -> Value {
     let mut interfaces = Vec::new();
     for interface in state["interfaces"].as_array().into_iter().flatten() {
@@ -181,7 +181,7 @@ mod tests {
         let names: Vec<&Value> = removals.iter().map(|it| &it["name"]).collect();
         assert_eq!(names, ["eth1", "eth2"], "eth3 has nothing of ours");
         assert_eq!((&removals[0]["ipv4"], &removals[0]["ipv6"]), (&off, &off));
-        // A state that says itself what an interface has is left alone.
+        // A state that sets an interface's addresses itself is left alone.
         let third = json!({"routes": {}, "interfaces": [
             {"name": "eth2", "ipv4": {"enabled": true, "dhcp": false}, "mtu": 9000},
             {"name": "eth1", "ipv4": {"address": [{"ip": "10.0.0.7"}]}},

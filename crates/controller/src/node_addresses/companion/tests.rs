@@ -1,4 +1,4 @@
-//! Next to kubernetes-nmstate: its definitions, and a handler that does what its handlers do.
+//! Next to kubernetes-nmstate: its CRDs, and a handler that behaves like its handlers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use tenure_api::nmstate::{NodeIPPool, definitions};
 use super::super::known::Mode;
 use super::super::tests::rig::{Enactment, Policy, Rig};
 
-/// The definitions without our fields, as kubernetes-nmstate has them.
+/// The CRDs without our fields, like kubernetes-nmstate's.
 fn theirs() -> Vec<CustomResourceDefinition> {
     definitions()
         .into_iter()
@@ -30,7 +30,7 @@ fn theirs() -> Vec<CustomResourceDefinition> {
         .collect()
 }
 
-/// What a handler has applied of each policy, by node and policy, and at which generation.
+/// What a handler has applied, by node and policy, and at which generation.
 #[derive(Default)]
 struct Handlers {
     seen: BTreeMap<(String, String), i64>,
@@ -38,7 +38,7 @@ struct Handlers {
 }
 
 impl Handlers {
-    /// Every handler applies what selects its node. Says whether one did something.
+    /// Every handler applies what selects its node. Returns whether one did something.
     async fn work(&mut self, rig: &Rig) -> bool {
         let mut did = false;
         let nodes = rig.api::<Node>().list(&ListParams::default()).await.unwrap();
@@ -63,7 +63,7 @@ impl Handlers {
         did
     }
 
-    /// As nmstate does: the addresses of an interface that a state mentions are those of the state.
+    /// Like nmstate: an interface has exactly the addresses of a state that mentions it.
     fn apply(&mut self, node: &str, policy: &Policy) {
         let desired = policy.spec.desired_state.clone().unwrap_or_default();
         for interface in desired["interfaces"].as_array().into_iter().flatten() {
@@ -135,7 +135,7 @@ async fn policies_with_literal_addresses_are_generated_and_addresses_leave_inter
     rig.pool("p", json!({"cidr": "10.0.0.0/24"})).await;
     let selector = json!({"role": "storage", "tenure/node-addresses": "true"});
     rig.policy("s", &["p"], spec(&selector)).await;
-    // One that is not marked as ours is kubernetes-nmstate's alone.
+    // A policy without our mark belongs to kubernetes-nmstate alone.
     rig.policy("theirs", &["p"], json!({"nodeSelector": {"role": "none"}})).await;
     settle(&mut rig, &mut handlers).await;
     assert_eq!((handlers.on("a/eth1"), handlers.on("b/eth1")), (vec!["10.0.0.1"], vec!["10.0.0.2"]));
@@ -152,7 +152,7 @@ async fn policies_with_literal_addresses_are_generated_and_addresses_leave_inter
     assert!(generated.spec.desired_state.unwrap()["routes"].is_object());
     assert_eq!(handlers.on("b/eth1"), ["10.0.0.2"]);
 
-    // Not selected any more: off the interface, then free, then the policy goes.
+    // Not selected any more: off the interface, then free, then the policy is deleted.
     rig.patch::<Node>("a", json!({"metadata": {"labels": {"role": null}}})).await;
     for _ in 0..3 {
         rig.step().await;
@@ -166,7 +166,7 @@ async fn policies_with_literal_addresses_are_generated_and_addresses_leave_inter
     assert_eq!((rig.offsets("p").await, handlers.on("a/eth1").len()), (vec![1], 0));
     assert!(rig.get::<Policy>("a.s").await.is_none());
 
-    // The policy goes, and everything with it.
+    // The policy is deleted, and everything with it.
     rig.delete::<Policy>("s").await;
     settle(&mut rig, &mut handlers).await;
     assert_eq!((rig.offsets("p").await, handlers.on("b/eth1").len()), (vec![], 0));
@@ -206,14 +206,14 @@ async fn an_address_leaves_the_interface_of_an_earlier_desired_state() {
     rig.patch::<Policy>("s", moved("eth2")).await;
     settle(&mut rig, &mut handlers).await;
     assert_eq!((handlers.on("a/eth1").len(), handlers.on("a/eth2")), (0, vec!["10.0.0.1"]));
-    // Two more changes, of which no handler sees the first: it is still on eth2.
+    // Two more changes; no handler sees the first, so the address is still on eth2.
     for interface in ["eth3", "eth4"] {
         rig.patch::<Policy>("s", moved(interface)).await;
         for _ in 0..4 {
             rig.step().await;
         }
     }
-    // One is not selected any more, so that another gets its address: there is no other.
+    // One node is not selected any more, so that another gets its address: there is no other.
     rig.patch::<Node>("a", json!({"metadata": {"labels": {"role": null}}})).await;
     rig.node("c", json!({"role": "storage", "kubernetes.io/hostname": "c"})).await;
     settle(&mut rig, &mut handlers).await;
@@ -232,7 +232,7 @@ async fn a_generated_policy_that_somebody_deletes_is_withdrawn_and_generated_aga
     let after: Policy = rig.get("a.s").await.unwrap();
     assert_ne!(before.uid(), after.uid());
     assert_eq!(handlers.on("a/eth1"), ["10.0.0.1"]);
-    // The node is made again, and what it owned is deleted.
+    // The node is re-created, and what it owned is deleted.
     rig.delete::<Node>("a").await;
     rig.node("a", json!({"role": "storage", "kubernetes.io/hostname": "a"})).await;
     rig.delete::<Policy>("a.s").await;

@@ -1,4 +1,4 @@
-//! Which address a waiting enactment gets, and how long a freed one rests.
+//! Which address a waiting enactment gets, and how long a freed one cools.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tenure_ipam::Choice;
 use super::{Around, of};
 use crate::node_addresses::known::EnactmentFacts;
 
-/// So many offsets cool at most; the oldest give way.
+/// How many offsets cool at most; the oldest become free.
 const COOLING: usize = 8192;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ pub(super) struct Allocated<'a> {
     pub(super) left: Vec<(&'a str, &'a str)>,
 }
 
-/// Gives every waiting enactment what is kept for it, and its other addresses as long as there are some.
+/// Gives every waiting enactment what is kept for it, and further addresses while there are some.
 pub(super) fn allocate<'a>(
     range: &NodeRange,
     taken: &BTreeSet<u128>,
@@ -38,7 +38,7 @@ pub(super) fn allocate<'a>(
     let mut block = range.block::<Key>(rest);
     for offset in taken {
         if let Ok(address) = range.address(*offset) {
-            // Every offset is there once.
+            // Every offset exists once.
             _ = block.replay(Key::Taken(*offset), address, None);
         }
     }
@@ -105,7 +105,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What still cools, without offsets that are taken.
+/// What still cools, without offsets in use.
 pub(super) fn still_cooling(
     status: &NodeIPPoolStatus,
     taken: &BTreeSet<u128>,
@@ -121,7 +121,7 @@ pub(super) fn still_cooling(
     groups
 }
 
-/// Keeps the record small: the offsets that have cooled longest are free at once.
+/// Limits the record: the offsets that have cooled longest become free at once.
 pub(super) fn bound(cooling: &mut Vec<CoolingOffsets>) {
     let mut count = 0;
     for group in cooling.iter_mut().rev() {

@@ -1,7 +1,7 @@
-//! What a pool has promised to enactments that do not name it yet, and what it keeps for enactments that follow others.
+//! What a pool has reserved for enactments that do not name it yet, and what it keeps for their successors.
 //!
-//! An enactment whose address of another pool is replaced gives all its addresses back, and one of the same name follows it. What is
-//! not replaced is kept for that one.
+//! If one of several addresses is replaced, the enactment returns all of them, and one of the same name follows.
+//! Addresses that are not replaced are kept for that one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use tenure_api::nmstate::{KeptOffset, NodeIPPoolStatus, NodeRange, PromisedOffse
 use super::{Around, ByUid, Member, Use};
 use crate::node_addresses::known::EnactmentFacts;
 
-/// So many promises are listed at most: each is some hundred bytes of the pool.
+/// How many reservations are listed at most: each is some hundred bytes of the pool.
 pub(super) const PROMISES: usize = 4096;
 
-/// The promises whose enactments are there and have not named the address yet.
+/// The reservations of existing enactments that have not named the address yet.
 pub(super) fn open_promises(
     range: &NodeRange,
     status: &NodeIPPoolStatus,
@@ -28,13 +28,13 @@ pub(super) fn open_promises(
     status.promised.iter().filter(is_open).cloned().collect()
 }
 
-/// Whether the enactment of a promise names the address.
+/// Whether the enactment of a reservation names the address.
 pub(super) fn is_kept_promise(promise: &PromisedOffset, by_uid: &ByUid<'_>, pool: &str) -> bool {
     by_uid.get(promise.uid.as_str()).is_some_and(|member| member.facts.addresses.contains_key(pool))
 }
 
-/// Enactments that need more addresses than they were promised, the oldest first, and how many. Not more than can be listed; and if
-/// that is not all of them, none before half of the list is free, so that few writes serve many.
+/// Enactments that need more addresses than are reserved for them, oldest first, and how many; no more than can be
+/// listed. If that is not all of them, none before half of the list is free, so that few writes serve many.
 pub(super) fn waiting<'a>(
     members: &[Member<'a>],
     pool: &str,
@@ -65,12 +65,12 @@ pub(super) fn waiting<'a>(
     needs
 }
 
-/// What is kept for enactments that follow others.
+/// What is kept for successors of enactments.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// For one that is there and waits, or one that has just given the address back.
+    /// For one that exists and waits, or that has just returned the address.
     pub(super) sure: Vec<KeptOffset>,
-    /// For one of which nothing is to be seen yet.
+    /// For one that does not exist yet.
     pub(super) unseen: Vec<KeptOffset>,
 }
 

@@ -1,4 +1,4 @@
-//! More enactments than promises that can be listed.
+//! More enactments than reservations that can be listed.
 
 use serde_json::json;
 use tenure_api::nmstate::{NodeIPPool, NodeNetworkConfigurationEnactment};
@@ -38,7 +38,7 @@ fn five_thousand_nodes_at_once_get_their_addresses_by_writes_that_the_schema_acc
             assert_eq!(status.conditions[0].reason, "ReconciledPool");
             pool.object.status = Some(*status);
         }
-        // Some of them name what they were promised.
+        // Some of them name what is reserved for them.
         let promised = pool.object.status.clone().unwrap().promised;
         let unnamed = promised
             .iter()

@@ -1,4 +1,4 @@
-//! What happens to pools, and what is said of them.
+//! Changes of pools, and their status.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
@@ -52,7 +52,7 @@ async fn an_exhausted_pool_recovers_when_a_node_gives_an_address_back() {
         rig.wait(130);
         rig.settle().await;
     }
-    // Cooling gives way rather than let a node wait.
+    // Cooling is cut short rather than let a node wait.
     assert_eq!(rig.held("p").await["c"], "10.0.0.1");
     assert_eq!(rig.said("p").await.0, "ReconciledPool");
 }
@@ -129,7 +129,7 @@ async fn a_reset_of_an_enactment_or_a_policy_gives_other_addresses() {
 #[tokio::test]
 async fn of_two_pools_that_overlap_the_younger_gives_nothing() {
     let mut rig = two_nodes().await;
-    // The embedded server's clock counts in seconds; names and UIDs decide within one.
+    // The embedded server's clock has a resolution of a second; names and UIDs decide within one.
     tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
     rig.pool("q", json!({"cidr": "10.0.0.0/24", "start": "10.0.0.2"})).await;
     rig.policy("t", &["q"], json!({})).await;
@@ -201,7 +201,7 @@ async fn an_excluded_address_stays_with_the_node_that_has_it_is_named_and_goes_t
          node \"b\" (interface eth1). They stay until they are freed, and no other node gets them. To free one, annotate its \
          NodeNetworkConfigurationEnactment with nmstate.io/reset-ippool: p."
     );
-    // What people are told to do takes the address back, and the exclusion is in effect.
+    // The recommended steps reclaim the address, and the exclusion takes effect.
     let reset = json!({"metadata": {"annotations": {"nmstate.io/reset-ippool": "p"}}});
     rig.patch::<Enactment>("b.s", reset.clone()).await;
     rig.settle().await;
@@ -211,7 +211,7 @@ async fn an_excluded_address_stays_with_the_node_that_has_it_is_named_and_goes_t
     rig.settle().await;
     assert_eq!(rig.held("p").await["a"], "10.0.0.5");
     assert_eq!(said(&rig).await, None);
-    // Neither is given to anybody when it has cooled.
+    // Neither is assigned when it has cooled.
     rig.wait(60);
     rig.node("c", json!({})).await;
     rig.settle().await;
@@ -256,7 +256,7 @@ async fn a_range_of_whereabouts_with_the_same_addresses_is_said_and_what_its_pod
     rig.node("e", json!({})).await;
     rig.settle().await;
     assert_eq!(rig.said("p").await.0, "ExhaustedIPPool");
-    // A pod gives its address back: the node gets it.
+    // A pod returns its address: the node gets it.
     let free = ledger("10.0.0.0-24", None, &["3"]);
     let free: IPPool = IPPool {
         metadata: kube::api::ObjectMeta { resource_version: Some("2".into()), ..free.metadata },

@@ -1,4 +1,4 @@
-//! Some of a node's addresses are replaced, and the others are not; and what one policy cannot use, another gets.
+//! Some addresses of a node are replaced, and the others are not; what one policy cannot use, another gets.
 
 use kube::ResourceExt;
 use serde_json::json;

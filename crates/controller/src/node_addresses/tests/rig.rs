@@ -1,4 +1,4 @@
-//! An embedded API server, leaders whose every plan is compared with one that looks at everything, and nodes with interfaces.
+//! An embedded API server, leaders whose every plan is compared with a full one, and nodes with interfaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,32 +6,25 @@ use std::time::Duration;
 use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::watcher::Event;
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_api::coil::AddressPool;
 use tenure_api::nmstate::{NodeIPPool, NodeNetworkConfigurationEnactment, NodeNetworkConfigurationPolicy};
-use tenure_handles::{Clock, SeededEntropy, SystemClock, Timestamp};
-use tenure_localapi::LocalApi;
+use tenure_handles::{Clock, SystemClock, Timestamp};
 
 use super::super::NodeAddressesPart;
 use super::super::perform::NodePerformer;
 use super::super::planner::NodePlanner;
-use crate::kind::Kind;
 use crate::part::{Board, Perform, Plan};
+use crate::testing::{self, Object, ROUNDS, assert_agree, list};
 use crate::world::World;
 use crate::write::Write;
-
-/// So many plans are enough for anything.
-const ROUNDS: usize = 400;
 
 pub(in super::super) type Enactment = NodeNetworkConfigurationEnactment;
 pub(in super::super) type Policy = NodeNetworkConfigurationPolicy;
 
-/// One that leads, or believes so.
+/// A process that leads, or believes so.
 pub(in super::super) struct Leader {
     pub(in super::super) world: World,
     pub(in super::super) planner: NodePlanner,
@@ -47,7 +40,7 @@ impl Leader {
 }
 
 impl Leader {
-    /// Plants a bug in the planner that looks at everything as well.
+    /// Plants a bug in the full planner as well.
     pub(in super::super) fn plant_full(&mut self, planted: super::super::proptests::Planted) {
         self.full.planted = Some(planted);
     }
@@ -72,14 +65,10 @@ impl Rig {
         Self::with(Vec::new()).await
     }
 
-    /// Where these definitions are there already.
+    /// On a server with these CRDs.
     pub(in super::super) async fn with(theirs: Vec<CustomResourceDefinition>) -> Self {
-        let client = LocalApi::temporary(SystemClock, SeededEntropy::new(5)).client();
-        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
         let ours = [tenure_api::crd_of::<NodeIPPool>(), tenure_api::crd_of::<AddressPool>()];
-        for crd in ours.into_iter().chain(theirs) {
-            definitions.create(&PostParams::default(), &crd).await.unwrap();
-        }
+        let client = testing::server_with(ours.into_iter().chain(theirs)).await;
         let mut rig = Self {
             performer: NodePerformer::new(client.clone()),
             client,
@@ -89,8 +78,8 @@ impl Rig {
             dead: BTreeSet::new(),
             writes: Vec::new(),
         };
-        // The first plan defines the two other kinds.
-        list::<NodeIPPool>(&mut rig.leaders[0].world, Api::all(rig.client.clone())).await;
+        // The first plan creates the two other CRDs.
+        list::<NodeIPPool>(&mut rig.leaders[0].world, &rig.client).await;
         rig.perform_plan(0).await;
         rig
     }
@@ -104,44 +93,30 @@ impl Rig {
 
     pub(in super::super) async fn make<K>(&self, object: Value) -> K
     where
-        K: Resource<Scope = ClusterResourceScope, DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Serialize,
+        K: Object + Resource<Scope = ClusterResourceScope>,
     {
-        let object = serde_json::from_value(object).unwrap();
-        self.api().create(&PostParams::default(), &object).await.unwrap()
+        testing::create(self.api(), object).await
     }
 
     pub(in super::super) async fn get<K>(&self, name: &str) -> Option<K>
     where
-        K: Resource<Scope = ClusterResourceScope, DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned,
+        K: Object + Resource<Scope = ClusterResourceScope>,
     {
         self.api().get_opt(name).await.unwrap()
     }
 
     pub(in super::super) async fn patch<K>(&self, name: &str, patch: Value)
     where
-        K: Resource<Scope = ClusterResourceScope, DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned,
+        K: Object + Resource<Scope = ClusterResourceScope>,
     {
-        self.api::<K>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+        testing::patch::<K>(self.api(), name, patch).await;
     }
 
     pub(in super::super) async fn delete<K>(&self, name: &str)
     where
-        K: Resource<Scope = ClusterResourceScope, DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned,
+        K: Object + Resource<Scope = ClusterResourceScope>,
     {
-        _ = self.api::<K>().delete(name, &DeleteParams::default()).await;
+        testing::delete::<K>(self.api(), name).await;
     }
 
     pub(in super::super) async fn node(&self, name: &str, labels: Value) {
@@ -167,15 +142,15 @@ impl Rig {
 
     /// Reads everything as a watch would.
     pub(in super::super) async fn observe(&mut self, leader: usize) {
-        let (client, world) = (self.client.clone(), &mut self.leaders[leader].world);
-        list::<NodeIPPool>(world, Api::all(client.clone())).await;
-        list::<Policy>(world, Api::all(client.clone())).await;
-        list::<Enactment>(world, Api::all(client.clone())).await;
-        list::<AddressPool>(world, Api::all(client.clone())).await;
-        list::<Node>(world, Api::all(client)).await;
+        let world = &mut self.leaders[leader].world;
+        list::<NodeIPPool>(world, &self.client).await;
+        list::<Policy>(world, &self.client).await;
+        list::<Enactment>(world, &self.client).await;
+        list::<AddressPool>(world, &self.client).await;
+        list::<Node>(world, &self.client).await;
     }
 
-    /// A plan of what changed, which is one of everything.
+    /// An incremental plan, compared with a full one.
     pub(in super::super) fn plan(&mut self, leader: usize) -> Vec<Write> {
         let now = self.now;
         let leader = &mut self.leaders[leader];
@@ -183,23 +158,18 @@ impl Rig {
         let writes = leader.planner.plan(world, &mut Board::default(), now);
         leader.full.look_at_all();
         let all = leader.full.plan(world, &mut Board::default(), now);
-        let sorted = |writes: &[Write]| {
-            let mut texts: Vec<String> = writes.iter().map(|write| format!("{write:?}")).collect();
-            texts.sort();
-            texts
-        };
-        assert_eq!(sorted(&writes), sorted(&all), "what changed, and everything");
+        assert_agree(&writes, &all);
         writes
     }
 
-    /// Plans and performs, without a look.
+    /// Plans and performs without an observation.
     pub(in super::super) async fn perform_plan(&mut self, leader: usize) -> Vec<Write> {
         let writes = self.plan(leader);
         self.perform(leader, &writes).await;
         writes
     }
 
-    /// Performs writes: at most one for each object, as the loop does.
+    /// Performs writes: at most one for each object, like the control loop.
     pub(in super::super) async fn perform(&mut self, leader: usize, writes: &[Write]) {
         let mut subjects = BTreeSet::new();
         let mut ordered: Vec<&Write> = writes.iter().collect();
@@ -214,13 +184,13 @@ impl Rig {
         self.now = self.now.plus(Duration::from_millis(10));
     }
 
-    /// Observes, plans and performs once. Says what was planned.
+    /// Observes, plans and performs once. Returns the plan.
     pub(in super::super) async fn step(&mut self) -> Vec<Write> {
         self.observe(0).await;
         self.perform_plan(0).await
     }
 
-    /// Goes on until nothing is planned and no agent has anything to do.
+    /// Continues until nothing is planned and no agent has anything to do.
     pub(in super::super) async fn settle(&mut self) {
         for _ in 0..ROUNDS {
             let planned = !self.step().await.is_empty();
@@ -242,7 +212,7 @@ impl Rig {
         self.api::<Enactment>().list(&ListParams::default()).await.unwrap().items
     }
 
-    /// Lets every agent do what its enactments ask for. Says whether one did something.
+    /// Lets every agent do what its enactments ask for. Returns whether one did something.
     pub(in super::super) async fn agents(&mut self) -> bool {
         let mut did = false;
         for enactment in self.enactments().await {
@@ -285,7 +255,7 @@ impl Rig {
         self.api::<Enactment>().patch_status(&name, &PatchParams::default(), &patch).await.is_ok()
     }
 
-    /// What holds at every moment: an address is on one node's interfaces, and one enactment that is not released names it.
+    /// Always holds: an address is on one node's interfaces, and one unreleased enactment names it.
     pub(in super::super) async fn check(&self) {
         let mut on: BTreeMap<&str, &str> = BTreeMap::new();
         for (node, addresses) in &self.interfaces {
@@ -315,7 +285,7 @@ impl Rig {
         }
     }
 
-    /// The addresses that each node has of a pool, as its enactments say.
+    /// The addresses that each node has of a pool, according to its enactments.
     pub(in super::super) async fn held(&self, pool: &str) -> BTreeMap<String, String> {
         let enactments = self.enactments().await;
         let held = enactments.iter().filter_map(|it| {
@@ -336,7 +306,7 @@ impl Rig {
         (condition.reason.clone(), condition.message.clone())
     }
 
-    /// The condition of a policy that is so, and its message.
+    /// The true condition of a policy, and its message.
     pub(in super::super) async fn policy_said(&self, policy: &str) -> (String, String) {
         let status = self.get::<Policy>(policy).await.unwrap().status.unwrap();
         let so: Vec<_> = status.conditions.iter().filter(|it| it.is_true()).collect();
@@ -349,15 +319,4 @@ impl Rig {
         let uid = self.get::<NodeIPPool>(pool).await.unwrap().uid().unwrap();
         self.writes.iter().filter(|(_, subject)| *subject == uid).count()
     }
-}
-
-pub(in super::super) async fn list<K>(world: &mut World, api: Api<K>)
-where
-    K: Kind,
-{
-    K::observe(world, Event::Init);
-    for object in api.list(&ListParams::default()).await.unwrap() {
-        K::observe(world, Event::InitApply(object));
-    }
-    K::observe(world, Event::InitDone);
 }

@@ -165,7 +165,7 @@ async fn only_so_many_nodes_are_changed_at_once() {
     assert_eq!(rig.policy_said("s").await.0, "Progressing");
     rig.settle().await;
     assert_eq!(turns(&rig.enactments().await), 4);
-    // The next generation goes round in the same way.
+    // The next generation is rolled out in the same way.
     rig.patch::<Policy>("s", json!({"spec": {"desiredState": {"interfaces": []}}})).await;
     for _ in 0..4 {
         rig.step().await;

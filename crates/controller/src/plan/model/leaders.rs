@@ -1,4 +1,4 @@
-//! Two that lead, or think so: each hears late, and what each writes arrives in any order.
+//! Two processes that lead or believe so: each is behind, and their writes arrive in any order.
 
 use kube::ResourceExt;
 use proptest::prelude::*;
@@ -9,34 +9,34 @@ use crate::plan::Planner;
 use crate::world::World;
 use crate::write::Write;
 
-/// What happens to leaders while the world goes on.
+/// What happens to leaders meanwhile.
 #[derive(Clone, Debug)]
 pub(crate) enum Turn {
-    /// A leader hears of so many changes.
+    /// A leader hears of this many changes.
     Hear {
         leader: usize,
         changes: usize,
     },
-    /// A leader hears of claims before it hears of what happened to other kinds.
+    /// A leader hears of claims before changes of other kinds.
     HearClaims {
         leader: usize,
         changes: usize,
     },
-    /// A leader lists blocks anew, before it hears of what led to them.
+    /// A leader lists blocks again, before it hears what led to them.
     List {
         leader: usize,
     },
-    /// A leader plans; what it planned before and has not written yet may still arrive.
+    /// A leader plans; earlier planned writes may still arrive.
     Plan {
         leader: usize,
     },
-    /// A write arrives at the server, in any order; its answer may get lost.
+    /// A write arrives at the server, in any order; its answer may be lost.
     Arrive {
         leader: usize,
         write: usize,
         heard: bool,
     },
-    /// A leader starts anew. Its writes stay on their way.
+    /// A leader restarts. Its writes stay in flight.
     Crash {
         leader: usize,
     },
@@ -67,7 +67,7 @@ impl Leaders {
         Self((0..2).map(|_| Leader::of(server)).collect())
     }
 
-    /// Takes a turn. `write` is how a write that arrives is done; nothing if it does not arrive after all.
+    /// Takes a turn. `write` performs a write that arrives; `None` if it does not arrive after all.
     pub(crate) fn take(
         &mut self,
         turn: &Turn,
@@ -93,7 +93,7 @@ impl Leaders {
     }
 }
 
-/// One that leads, or thinks so: what it has heard, and what it has written that has not arrived.
+/// A process that leads, or believes so: what it has heard, and its writes in flight.
 struct Leader {
     world: World,
     planner: Planner,
@@ -144,7 +144,7 @@ impl Leader {
         (there > 0).then(|| self.on_their_way.swap_remove(number % there))
     }
 
-    /// The answer to a write shows the object as it is, or what stands in the way.
+    /// The answer to a write shows the current object, or what conflicts.
     fn learn(&mut self, server: &Server, before: usize, write: &Write, outcome: &Outcome) {
         match (write.of(), outcome) {
             (_, Outcome::Done) => {

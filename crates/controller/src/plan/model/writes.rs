@@ -1,4 +1,4 @@
-//! How the server answers writes: a compare-and-swap each.
+//! The server's answers to writes, each a compare-and-swap.
 
 use kube::{Resource, ResourceExt};
 use tenure_api::coil::annotation::WITHHELD_FOR;
@@ -41,14 +41,7 @@ impl Server {
 
     fn write_block(&mut self, write: &BlockWrite) -> Outcome {
         match write {
-            BlockWrite::Reserve { request, block } => self.update_request(request, |request| {
-                request.status.get_or_insert_default().address_block_name = Some(block.clone());
-            }),
-            BlockWrite::Answer { request, status, unless_exists } => {
-                let promised = unless_exists.as_ref().and_then(|block| self.blocks.get(block));
-                if promised.is_some_and(|block| block.request_uid() == Some(&request.uid)) {
-                    return Outcome::Conflict;
-                }
+            BlockWrite::Answer { request, status } => {
                 self.update_request(request, |request| request.status = Some(status.clone()))
             }
             BlockWrite::Create { block } => {
@@ -97,7 +90,7 @@ impl Server {
         Outcome::Done
     }
 
-    /// Occupies the name of a block, or finds that it is occupied already; not if somebody has the block.
+    /// Occupies the name of a block, or finds it occupied; not if somebody has the block.
     pub(crate) fn occupy(&mut self, lock: &AddressBlock) -> bool {
         let Some(there) = self.blocks.get(&lock.name_any()) else {
             self.put_block(lock.clone());
@@ -118,17 +111,17 @@ impl Server {
         true
     }
 
-    /// Whether one of these pools is there.
+    /// Whether one of these pools exists.
     pub(crate) fn has_any(&self, uids: &[String]) -> bool {
         self.pools.values().filter_map(ResourceExt::uid).any(|uid| uids.contains(&uid))
     }
 
-    /// Whether a node is there, or a pod that lives is bound to it: what is read live before a block is marked or released.
+    /// Whether a node exists, or a living pod is bound to it: the live read before a block is marked or released.
     pub(crate) fn is_in_use(&self, node: &str) -> bool {
         self.nodes.contains_key(node) || self.bound.values().any(|bound| bound == node)
     }
 
-    /// Writes a block's mark, or takes it off.
+    /// Sets or removes a block's mark.
     pub(crate) fn annotate_block(&mut self, at: &At, mark: Option<&str>) -> Outcome {
         if !Self::is_at(self.blocks.get(&at.name), at) {
             return Outcome::Conflict;
@@ -142,7 +135,7 @@ impl Server {
         Outcome::Done
     }
 
-    /// The agent of a node takes the marks off its blocks.
+    /// The agent of a node removes the marks from its blocks.
     pub(crate) fn unmark_own(&mut self, node: &str) {
         let own =
             self.blocks.values().filter(|block| block.node() == Some(node) && mark_of(*block).is_some());

@@ -1,4 +1,4 @@
-//! A write on its way. What is read live before it and what it writes are steps of their own, and anything may happen between.
+//! A write in flight. Its live reads and the write are separate steps, and anything may happen between them.
 
 use tenure_api::coil::{AddressBlock, AddressPool};
 
@@ -15,13 +15,13 @@ pub(super) struct Flight {
 enum Stage {
     /// Nothing was done yet.
     New,
-    /// These names are still to be occupied.
+    /// These names have yet to be occupied.
     Locks(Vec<AddressBlock>),
     /// Live reads have agreed.
     Agreed,
 }
 
-/// What a step has come to.
+/// The outcome of a step.
 pub(super) enum Delivered {
     Further,
     Over,
@@ -39,7 +39,8 @@ impl Flight {
         !matches!(self.stage, Stage::New)
     }
 
-    /// Takes the next step. `listed` is the list of pools that its leader keeps; if it is `stale`, it is used where it will do.
+    /// Takes the next step. `listed` is the list of pools that its leader keeps; if it is `stale`, it is used where
+    /// it is good enough.
     pub(super) fn go_on(
         &mut self,
         server: &mut Server,
@@ -84,7 +85,7 @@ impl Flight {
                 }
             },
             (BlockWrite::Create { block }, Stage::Agreed) => {
-                // No creation outlives its pool by so much that another one has its name.
+                // No creation outlives its pool so long that another one has its name.
                 let owner = block.pool().and_then(|pool| server.pools.get(pool));
                 if owner.is_some_and(|pool| belongs_to(block, pool)) {
                     server.create(block);

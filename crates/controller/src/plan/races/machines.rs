@@ -13,11 +13,11 @@ use crate::write::At;
 
 pub(super) struct Machine {
     node: &'static str,
-    /// Containers that run, by the name of their pod, with the address and, where the pod's object is gone, since when.
+    /// Running containers by pod name, with the address and, if the pod's object is gone, since when.
     containers: BTreeMap<String, (Address, Option<u64>)>,
     /// Whether the agent runs.
     agent: bool,
-    /// Blocks that the agent hands out of, by UID, with their networks.
+    /// Blocks that the agent assigns from, by UID, with their networks.
     relies: BTreeMap<String, Vec<Cidr>>,
     /// Marks that it is about to remove.
     objects: Vec<At>,
@@ -39,7 +39,7 @@ impl Machine {
         self.relies.remove(uid);
     }
 
-    /// The machine is switched off, with everything on it; its pods are deleted.
+    /// The machine is switched off with everything on it; its pods are deleted.
     pub(super) fn stop(&mut self, server: &mut Server) {
         for pod in std::mem::take(&mut self.containers).into_keys() {
             server.bound.remove(&pod);
@@ -49,7 +49,7 @@ impl Machine {
         self.objects.clear();
     }
 
-    /// The agent hears of its blocks. It relies on those that nobody means to release.
+    /// The agent hears of its blocks. It relies on those without a mark.
     fn hear(&mut self, server: &Server) {
         self.heard = server.now;
         if !self.agent {
@@ -66,14 +66,14 @@ impl Machine {
         }
     }
 
-    /// One mark goes, if the block is still what it was.
+    /// Removes one mark, if the block is unchanged.
     fn object(&mut self, server: &mut Server) {
         if let Some(marked) = self.objects.pop() {
             server.annotate_block(&marked, None);
         }
     }
 
-    /// What has to happen in time: an agent that is alive hears and objects, a kubelet ends what has no pod any more.
+    /// What has to happen in time: a living agent hears and objects, and a kubelet ends containers without a pod.
     pub(super) fn catch_up(&mut self, server: &mut Server) {
         if server.now - self.heard >= HEARD_WITHIN - 5_000 {
             self.hear(server);
@@ -85,7 +85,7 @@ impl Machine {
         self.containers.retain(|_, (_, gone)| gone.is_none_or(|gone| now - gone < HEARD_WITHIN));
     }
 
-    /// Whether a block may be deleted as far as this machine is concerned.
+    /// Whether this machine allows a block to be deleted.
     pub(super) fn survives(&self, block: &AddressBlock, server: &Server) -> Result<(), String> {
         let subnet = block.spec.to_subnet().ok();
         let networks: Vec<Cidr> = subnet.into_iter().flat_map(|it| [it.ipv4, it.ipv6]).flatten().collect();
@@ -133,7 +133,7 @@ impl Run {
                     server.bound.remove(&pod);
                 }
             }
-            // The Node object goes, whatever runs there; later its pods' objects do.
+            // The Node object is deleted, whatever runs there; later its pods' objects are.
             11 | 12 => server.delete_node(node),
             13 if !server.nodes.contains_key(node) => {
                 let now = server.now;
@@ -143,14 +143,14 @@ impl Run {
                 }
             }
             14 => {
-                // It is switched off, mostly for good.
+                // It is switched off, usually permanently.
                 machine.stop(server);
                 if !chance.is_multiple_of(4) {
                     server.delete_node(node);
                 }
             }
             _ => {
-                // The machine is there, and registers if it is not registered.
+                // The machine exists, and registers if needed.
                 if !server.nodes.contains_key(node) {
                     server.node(node, None);
                 }

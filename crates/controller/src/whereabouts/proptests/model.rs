@@ -1,4 +1,4 @@
-//! An API server of a few lines for Whereabouts' objects, nodes and pods, and what a controller has heard of it.
+//! A small API server for Whereabouts' objects, nodes and pods, and what a controller has heard of it.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,15 @@ use tenure_api::whereabouts::{
 };
 use tenure_handles::Timestamp;
 use tenure_whereabouts::ledger::{Act, PoolId, State};
+use tenure_whereabouts::slices::GIVEN;
 
 use crate::kind::Kind;
 use crate::pods::PodSeen;
 use crate::whereabouts::LedgerWrite;
 use crate::world::World;
-use crate::write::Write;
+use crate::write::{At, Write};
 
-/// Objects with versions, all of which the world has heard of.
+/// Objects with versions, all known to the world.
 pub(super) struct Server {
     pub(super) world: World,
     pub(super) now: Timestamp,
@@ -52,7 +53,7 @@ impl Server {
         server
     }
 
-    /// A list of a kind comes in.
+    /// Lists a kind.
     pub(super) fn list(&mut self, kind: usize) {
         fn list<K: Kind + Clone>(world: &mut World, objects: &BTreeMap<String, K>) {
             K::observe(world, Event::Init);
@@ -119,7 +120,7 @@ impl Server {
         }
     }
 
-    /// A ledger with these records. One that somebody else's program wrote says in its name alone whose it is.
+    /// A ledger with these records. One from another program tells its owner only by its name.
     pub(super) fn ledger(&mut self, id: &PoolId, state: State, records: &[(u8, &str)], labelled: bool) {
         let mut ledger = id.empty_object(0, state).unwrap();
         if !labelled {
@@ -128,9 +129,11 @@ impl Server {
         let name = ledger.name_any();
         if let Some(known) = self.ledgers.get(&name) {
             ledger.metadata.uid.clone_from(&known.metadata.uid);
-            // Whoever writes it leaves a mark as it is.
-            let mark = known.annotations().get(RELEASING).cloned();
-            ledger.annotations_mut().extend(mark.map(|mark| (RELEASING.to_owned(), mark)));
+            // A write keeps an existing mark, and what the node was told.
+            for kept in [RELEASING, GIVEN] {
+                let said = known.annotations().get(kept).cloned();
+                ledger.annotations_mut().extend(said.map(|said| (kept.to_owned(), said)));
+            }
         }
         let record = |(key, pod): &(u8, &str)| {
             // Whereabouts' own records name no UID.
@@ -169,7 +172,7 @@ impl Server {
         }
     }
 
-    /// A pod; its UID is that of records if it is the first of its name.
+    /// A pod; the first of its name has the UID that records name.
     pub(super) fn pod(&mut self, name: &str, first: bool, addresses: Option<&[&str]>) {
         let addresses = addresses.map(|all| all.iter().map(|it| it.parse().unwrap()).collect());
         let uid = if first { format!("uid-{name}") } else { "another".to_owned() };
@@ -202,7 +205,7 @@ impl Server {
         }
     }
 
-    /// Does what was planned, if it can still be done.
+    /// Performs a planned write, if it still can be done.
     pub(super) fn write(&mut self, write: &Write) {
         let Some(write) = write.of::<LedgerWrite>() else { panic!("nobody asked for {write:?}") };
         match write {
@@ -237,7 +240,22 @@ impl Server {
                     NodeSlicePool::observe(&mut self.world, Event::Delete(pool));
                 }
             }
-            // It is what it was: no newer version is heard of.
+            LedgerWrite::Tell { ledger } => {
+                if !self.ledgers.contains_key(&ledger.name_any()) {
+                    self.put_ledger((**ledger).clone());
+                }
+            }
+            LedgerWrite::Retell { pool, .. } => {
+                if let Some(known) = self.current(pool) {
+                    self.put_ledger(write.retell(&known).unwrap());
+                }
+            }
+            LedgerWrite::Untell { pool } => {
+                if self.current(pool).is_some() {
+                    self.drop_ledger(&pool.name);
+                }
+            }
+            // It is unchanged: no newer version is reported.
             LedgerWrite::Read { pool } => {
                 let known = self.ledgers.get(&pool.name).cloned();
                 if let Some(known) = known {
@@ -263,6 +281,12 @@ impl Server {
             }
             LedgerWrite::DropLedger { pool, .. } => self.drop_ledger(&pool.name),
         }
+    }
+
+    /// A ledger that still has the version at which it was read.
+    fn current(&self, at: &At) -> Option<IPPool> {
+        let is_it = |known: &&IPPool| known.resource_version().as_ref() == Some(&at.version);
+        self.ledgers.get(&at.name).filter(is_it).cloned()
     }
 
     /// Somebody else writes a node into a slice.

@@ -62,6 +62,8 @@ struct Pool {
     table: Option<Table>,
     /// The network and the range that it says it is of.
     said: Option<(String, Cidr)>,
+    /// Which pool of this name it is.
+    uid: Option<String>,
     /// Definitions that ask for it, or may.
     askers: BTreeSet<Arc<str>>,
     /// Where it is a member.
@@ -79,8 +81,8 @@ struct Asked {
 #[derive(Clone, Debug, PartialEq)]
 enum Noted {
     Shared(SharedPool),
-    /// It is of a node's slice.
-    Node(PoolId, Holding),
+    /// It is of a node's slice, in which that has something or not.
+    Node(PoolId, Option<Holding>),
 }
 
 /// What a node has of a slice.
@@ -90,6 +92,16 @@ enum Holding {
     Owned(PoolId),
     /// These addresses.
     Held(HeldSpan),
+}
+
+impl Noted {
+    /// The slice, if it is a node's.
+    fn slice(&self) -> Option<&PoolId> {
+        match self {
+            Self::Shared(_) => None,
+            Self::Node(id, _) => Some(id),
+        }
+    }
 }
 
 impl Groups {
@@ -104,6 +116,23 @@ impl Groups {
             .values_mut()
             .filter_map(|pool| pool.table.as_mut())
             .for_each(|it| it.set_living(node, lives));
+    }
+
+    /// The pool that gives a node its slice.
+    pub(super) fn giver(&self, id: &PoolId) -> Option<&str> {
+        let members = &self.networks.get(&id.network)?.members;
+        let mut pools = members.overlapping(id.range).filter_map(|(member, ())| match member {
+            Member::Pool(name) => self.pools.get_key_value(name),
+            Member::Definition(_) | Member::Shared(_) => None,
+        });
+        let gives = |pool: &Pool| pool.table.as_ref().is_some_and(|table| table.gives(id));
+        pools.find(|(_, pool)| gives(pool)).map(|(name, _)| &**name)
+    }
+
+    /// The slices of a node.
+    pub(super) fn slices_of(&self, node: &str) -> Vec<PoolId> {
+        let tables = self.pools.values().filter_map(|pool| pool.table.as_ref());
+        tables.filter_map(|table| table.slice_of(node)).collect()
     }
 
     /// An object of a range that all nodes share.
@@ -154,7 +183,10 @@ impl Groups {
     ) -> Difference {
         let pool = self.pools.entry(name.clone()).or_default();
         pool.said = object.and_then(|object| Some((network_of(object), object.spec.range.parse().ok()?)));
-        let difference = match (object, &mut pool.table) {
+        let uid = object.and_then(|object| object.metadata.uid.clone());
+        let is_another = pool.uid != uid;
+        pool.uid = uid;
+        let mut difference = match (object, &mut pool.table) {
             (Some(object), Some(table)) => table.read(object, living),
             (Some(object), table) => {
                 let (read, difference) = Table::of(object, living);
@@ -164,9 +196,13 @@ impl Groups {
             (None, table) => {
                 let before = table.take();
                 let left = before.iter().flat_map(Table::nodes).cloned().collect();
-                Difference { left, ..Difference::default() }
+                let slices = before.iter().flat_map(Table::slices).collect();
+                Difference { left, slices, ..Difference::default() }
             }
         };
+        if is_another {
+            difference.slices.extend(pool.table.iter().flat_map(Table::slices));
+        }
         if let (true, Some((network, range)), Some(table)) = (difference.anew, &pool.said, &mut pool.table)
             && let Some(ranges) = self.networks.get(network)
         {
@@ -222,50 +258,55 @@ impl Groups {
         }
     }
 
-    /// Notes what a ledger says. `owned` is whether a node says by it that it hands out of its slice.
-    pub(super) fn note_ledger(&mut self, name: &Arc<str>, seen: Option<Seen>, owned: bool) {
+    /// Notes what a ledger says. `owned` is whether a node says by it that it hands out of its slice. Returns the slices that it is,
+    /// and was, of.
+    pub(super) fn note_ledger(&mut self, name: &Arc<str>, seen: Option<Seen>, owned: bool) -> Vec<PoolId> {
         let noted = match seen {
             // How many it has is nobody's concern here.
             Some(Seen::Shared(shared)) => {
                 Some(Noted::Shared(SharedPool { used: shared.used.min(1), ..shared }))
             }
-            Some(Seen::Node(id, _)) if owned => Some(Noted::Node(id.clone(), Holding::Owned(id))),
+            Some(Seen::Node(id, _)) if owned => Some(Noted::Node(id.clone(), Some(Holding::Owned(id)))),
             Some(Seen::Node(id, Some((first, last)))) => {
                 let (network, node) = (id.network.clone(), id.node.clone());
-                Some(Noted::Node(id, Holding::Held(HeldSpan { network, node, first, last })))
+                Some(Noted::Node(id, Some(Holding::Held(HeldSpan { network, node, first, last }))))
             }
-            Some(Seen::Node(..)) | None => None,
+            Some(Seen::Node(id, None)) => Some(Noted::Node(id, None)),
+            None => None,
         };
-        if self.ledgers.get(name) == noted.as_ref() {
-            return;
+        let before = self.ledgers.get(name);
+        let slices = before.into_iter().chain(&noted).filter_map(Noted::slice).cloned().collect();
+        if before == noted.as_ref() {
+            return slices;
         }
         match self.ledgers.remove(name) {
             Some(Noted::Shared(before)) => {
                 self.leave(&before.id.network, before.id.range, &Member::Shared(name.clone()));
             }
-            Some(Noted::Node(id, holding)) => {
+            Some(Noted::Node(id, Some(holding))) => {
                 self.dirty_ranges.insert((id.network.clone(), id.range));
                 self.tell_tables(&id, |table| table.release(name, holding.span()));
                 if let Some(ranges) = self.networks.get_mut(&id.network) {
                     ranges.of_nodes.remove(id.range, name);
                 }
             }
-            None => {}
+            Some(Noted::Node(_, None)) | None => {}
         }
         match &noted {
             Some(Noted::Shared(shared)) => {
                 let (network, range) = (shared.id.network.clone(), shared.id.range);
                 self.join(&network, range, Member::Shared(name.clone()));
             }
-            Some(Noted::Node(id, holding)) => {
+            Some(Noted::Node(id, Some(holding))) => {
                 self.dirty_ranges.insert((id.network.clone(), id.range));
                 self.tell_tables(id, |table| table.hold(name, holding.node(), holding.span()));
                 let ranges = self.networks.entry(id.network.clone()).or_default();
                 ranges.of_nodes.insert(id.range, name.clone(), holding.clone());
             }
-            None => {}
+            Some(Noted::Node(_, None)) | None => {}
         }
         self.ledgers.extend(noted.map(|noted| (name.clone(), noted)));
+        slices
     }
 
     fn join(&mut self, network: &str, range: Cidr, member: Member) {

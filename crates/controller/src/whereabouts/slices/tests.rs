@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Node;
 use proptest::prelude::*;
 use serde_json::json;
 use tenure_api::whereabouts::{Allocation, IPPool, IPPoolSpec, label};
+use tenure_whereabouts::slices::Told;
 
 use super::super::index::Index;
 use super::*;
@@ -110,7 +111,7 @@ impl Rig {
         self.now = self.now.plus(time);
     }
 
-    /// Plans, does what is planned, and again until there is nothing to do at present; what was done.
+    /// Plans, does what is planned, and again until there is nothing to do at present; what was done, but for telling nodes.
     fn settle(&mut self) -> Vec<&'static str> {
         let mut done = Vec::new();
         for _ in 0..20 {
@@ -119,7 +120,7 @@ impl Rig {
                 return done;
             }
             for write in writes {
-                done.push(write.verb());
+                done.extend(Some(write.verb()).filter(|verb| !verb.ends_with("tell")));
                 self.write(write);
             }
         }
@@ -149,8 +150,28 @@ impl Rig {
             LedgerWrite::DropSlices { pool } => {
                 self.world.ledgers_mut().slices.remove(&pool.name, &pool.uid);
             }
+            LedgerWrite::Tell { ledger } => {
+                assert!(self.world.ledgers().pools.get(&ledger.name_any()).is_none(), "{ledger:?}");
+                self.put(*ledger);
+            }
+            LedgerWrite::Retell { ref pool, .. } => {
+                let known = self.world.ledgers().pools.get(&pool.name).unwrap();
+                let mut told = write.retell(&known.pool).unwrap();
+                // Of a living node's ledger only the counts are known here.
+                told.spec.allocations =
+                    (1..=known.used).map(|key| (key.to_string(), Allocation::default())).collect();
+                self.put(told);
+            }
+            LedgerWrite::Untell { pool } => self.world.ledgers_mut().pools.remove(&pool.name, &pool.uid),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Which slices nodes are told that they have.
+    fn told(&self) -> BTreeMap<String, String> {
+        let ledgers = self.world.ledgers().pools.iter();
+        let told = ledgers.filter(|ledger| matches!(Told::by(&ledger.pool), Told::Given(_)));
+        told.map(|ledger| (ledger.node().unwrap().to_owned(), ledger.pool.spec.range.clone())).collect()
     }
 
     /// Node → slice.
@@ -242,6 +263,58 @@ fn a_range_that_is_whole_again_is_opened_when_no_node_hands_out_of_a_slice_any_m
     assert_eq!(rig.settle(), ["mark"], "the node has heard of it");
 }
 
+#[test]
+fn a_node_that_joins_costs_a_ledger_of_its_own_and_nobody_elses_is_written() {
+    let mut rig = Rig::new();
+    rig.attach("/28");
+    for node in 0..12 {
+        rig.node(&format!("n{node}"));
+    }
+    rig.settle();
+    assert_eq!(rig.told(), rig.given());
+    assert_eq!(rig.told().len(), 12);
+    rig.pass(PACE * 2);
+    let before: BTreeMap<String, Option<String>> = versions(&rig);
+    rig.node("n12");
+    rig.settle();
+    assert_eq!(rig.told(), rig.given());
+    let mut after = versions(&rig);
+    after.retain(|name, _| !name.starts_with("n12-"));
+    assert_eq!((after, versions(&rig).len()), (before, 13));
+}
+
+/// The versions of all ledgers of nodes.
+fn versions(rig: &Rig) -> BTreeMap<String, Option<String>> {
+    let nodes = rig.world.ledgers().pools.iter().filter(|ledger| ledger.node().is_some());
+    nodes.map(|ledger| (ledger.pool.name_any(), ledger.pool.resource_version())).collect()
+}
+
+#[test]
+fn what_an_earlier_version_left_is_told_and_what_is_not_given_any_more_is_withdrawn() {
+    let mut rig = Rig::new();
+    rig.node("a");
+    rig.node("b");
+    rig.attach("/26");
+    rig.settle();
+    let slice = |rig: &Rig, node: &str| rig.given()[node].clone();
+    let (a, b) = (slice(&rig, "a"), slice(&rig, "b"));
+    // These say nothing of what the controller told: one of a slice that the node has, and one that it does not have.
+    rig.ledger("a", &a, "owned", 1);
+    rig.ledger("b", "10.0.0.192/26", "owned", 0);
+    assert_eq!(rig.settle(), Vec::<&str>::new());
+    assert_eq!(rig.told(), BTreeMap::from([("a".to_owned(), a.clone()), ("b".to_owned(), b.clone())]));
+    let told = |rig: &Rig, name: &str| Told::by(&rig.world.ledgers().pools.get(name).unwrap().pool);
+    assert_eq!(told(&rig, "b-10.0.0.192-26"), Told::Withdrawn);
+    // What nobody wants cut is withdrawn: an object in which the node has said nothing goes, the others are the node's to remove.
+    rig.pass(PACE);
+    rig.detach();
+    rig.settle();
+    assert!(rig.told().is_empty());
+    let name = |node: &str, slice: &str| format!("{node}-{}", slice.replace('/', "-"));
+    assert_eq!(told(&rig, &name("a", &a)), Told::Withdrawn);
+    assert!(rig.world.ledgers().pools.get(&name("b", &b)).is_none());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
@@ -278,6 +351,9 @@ proptest! {
             }
             rig.pass(Duration::from_secs(seconds));
             rig.settle();
+            let lives = |(node, slice): (String, String)| rig.world.lives(&node).then_some((node, slice));
+            let (given, told) = (rig.given().into_iter().filter_map(lives), rig.told().into_iter().filter_map(lives));
+            prop_assert_eq!(told.collect::<Vec<_>>(), given.collect::<Vec<_>>(), "living nodes are told of their slices, and no others");
             for (node, slice) in rig.given() {
                 let holder = held.get(&slice);
                 prop_assert!(holder.is_none_or(|holder| *holder == node), "{} has {}, held by {:?}", node, slice, holder);

@@ -11,14 +11,14 @@ use tenure_whereabouts::reconcile::{OfPod, Record};
 use super::Names;
 use crate::world::World;
 
-/// Records of the ledgers that the controller may write, and reservations, by the pods that they name.
+/// Records of ledgers that the controller may write, and reservations, by the pods that they name.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     ledgers: HashMap<Arc<str>, LedgerRecords>,
     /// Reservations, and the pod of each.
     reservations: HashMap<Arc<str>, Arc<str>>,
     by_pod: HashMap<Arc<str>, Named>,
-    /// Pods of which something was noted since anybody asked.
+    /// Pods for which something was noted since the last query.
     changed: Names,
 }
 
@@ -39,7 +39,7 @@ struct Named {
 }
 
 impl Records {
-    /// Notes what a ledger says; nothing if it is gone or not the controller's to write.
+    /// Notes the records of a ledger; nothing if it is gone or not the controller's to write.
     pub(super) fn note_ledger(&mut self, name: &Arc<str>, pool: Option<&IPPool>) {
         let before = self.ledgers.remove(name).unwrap_or_default();
         let Some(pool) = pool else { return self.forget_records(name, before.records) };
@@ -69,7 +69,7 @@ impl Records {
         }
     }
 
-    /// Notes whose a reservation is, or that it is gone.
+    /// Notes the pod of a reservation, or that the reservation is gone.
     pub(super) fn note_reservation(&mut self, name: &Arc<str>, podref: Option<&str>) {
         if let Some(before) = self.reservations.remove(name) {
             self.unname(&before, |named| _ = named.reservations.remove(name));
@@ -92,7 +92,7 @@ impl Records {
         }
     }
 
-    /// The pods of which something was noted since anybody asked.
+    /// The pods for which something was noted since the last query.
     pub(super) fn changed(&mut self) -> Names {
         std::mem::take(&mut self.changed)
     }
@@ -102,7 +102,7 @@ impl Records {
         self.by_pod.keys()
     }
 
-    /// What there is of a pod.
+    /// What names this pod.
     pub(super) fn of_pod<'w>(&self, world: &'w World, podref: &str) -> OfPod<'w> {
         let Some(named) = self.by_pod.get(podref) else { return OfPod::default() };
         let records = named.records.iter().filter_map(|(ledger, key)| {
@@ -120,7 +120,7 @@ impl Records {
     }
 }
 
-/// Two records with the same one are the same: one that is released is named to the last letter.
+/// Records with equal fingerprints are equal: a record to release is compared completely.
 fn fingerprint(Allocation { id, podref: _, ifname, poduid, node, pods }: &Allocation) -> u64 {
     let mut hasher = DefaultHasher::new();
     (id, ifname, poduid, node).hash(&mut hasher);

@@ -1,30 +1,30 @@
-//! Gateways that are not as planned.
+//! Errors of gateways.
 
 use super::super::client;
 use crate::{socket, sysctl};
 
-/// A gateway that could not be prepared, started or changed.
+/// Why a gateway could not be prepared, started or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Whoever gave the pod its network did not prepare it for a gateway.
+    /// The pod's network was not prepared for a gateway.
     #[error(
         "this network was not prepared for a gateway: it has no devices fou4 and fou6, and the kernel has no \
          Foo-over-UDP (module fou); tenured prepares it on nodes where egress is enabled"
     )]
     NotPrepared,
-    /// It does not forward, and a container cannot change that.
+    /// Forwarding is off, and a container cannot change that.
     #[error(
         "this network was not prepared for a gateway: forwarding is off, and cannot be switched on here; tenured \
          prepares it on nodes where egress is enabled"
     )]
     Forwarding(#[source] sysctl::Error),
-    /// Something else went wrong.
+    /// Another error.
     #[error(transparent)]
     Setup(#[from] client::Error),
 }
 
 impl Error {
-    /// What this failure means for the one who asked.
+    /// What this error means for the caller.
     pub fn kind(&self) -> socket::Kind {
         match self {
             Self::NotPrepared | Self::Forwarding(_) => socket::Kind::Retry,

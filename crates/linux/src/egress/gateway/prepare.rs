@@ -1,7 +1,7 @@
-//! What a gateway's container may not do by itself, done for it by the node's agent.
+//! What a gateway's container may not do itself; the node's agent does it.
 //!
-//! It promises: what is there is left as it is, so that it can be done again at any time; a gateway that serves by the
-//! kernel's own tunnels is not given programs, nor the other way round, whatever the machine could do by now.
+//! It keeps what exists, so it can run at any time. A gateway that serves with the kernel's tunnels gets no programs,
+//! and the other way round, whatever the machine supports by now.
 
 use std::net::IpAddr;
 
@@ -20,11 +20,11 @@ use crate::route::Route;
 use crate::socket::Request;
 use crate::{ethtool, sysctl};
 
-/// Prepares a pod's namespace for a gateway: forwarding, and for the BPF datapath its devices and programs. Says what was
-/// changed.
+/// Prepares a pod's namespace for a gateway: forwarding, and for the BPF datapath its devices and programs. Returns
+/// what was changed.
 ///
-/// `interface` is the pod's, and has `addresses`, at most one of each family. Of the kernel's own Foo-over-UDP nothing is
-/// needed but its modules, which [`Datapath::detect`] has loaded.
+/// `interface` is the pod's, and has `addresses`, at most one of each family. The kernel's own Foo-over-UDP needs
+/// only its modules, which [`Datapath::detect`] has loaded.
 pub fn prepare(
     namespace: &NetNs,
     datapath: &mut Datapath,
@@ -53,7 +53,7 @@ fn prepare_for(
     {
         let usual = usual_routes(&mut socket, observed.interface.index)?;
         let wanted = by_programs(plan, &observed, (&usual, programs))?;
-        // Rules, routes and neighbours are the gateway's own.
+        // Rules, routes and neighbours belong to the gateway.
         let (rules, routes, neighbours) = (Vec::new(), Vec::new(), Vec::new());
         let requests = wanted.difference(&Observed { rules, routes, neighbours, ..observed.clone() });
         if !requests.is_empty() {
@@ -68,18 +68,18 @@ fn prepare_for(
     Ok(changed)
 }
 
-/// Whether a gateway serves here by the kernel's own tunnels.
+/// Whether a gateway serves here with the kernel's own tunnels.
 fn serves_by_kernel(namespace: &NetNs, observed: &Observed) -> bool {
     let tunnels = observed.links.iter().any(|link| !devices::is_of_pair(link));
     tunnels || Ports::of(namespace).is_ok_and(|ports| ports.has_open())
 }
 
-/// Has the namespace forward, and take what comes out of tunnels.
+/// Turns on forwarding, and accepts packets from tunnels.
 fn set_parameters(plan: &GatewayPlan) -> Result<Vec<String>, sysctl::Error> {
     let changed = sysctl::enable_forwarding(Some(&plan.interface))?;
     let mut changed: Vec<String> = changed.into_iter().map(|it| format!("set {it}")).collect();
     let [v4, v6] = Family::ALL.map(devices::name_of_pair);
-    // A client's address is routed by the interface, so that the kernel would drop it where it comes out of a tunnel.
+    // A client's address is routed by the interface, so reverse path filtering would drop it as it leaves a tunnel.
     let strict = |link: &str| match sysctl::read_of_link("ipv4", link, "rp_filter") {
         Ok(value) => Ok(value == "1"),
         Err(error) if error.is_missing() => Ok(false),
@@ -126,8 +126,8 @@ fn by_programs(
     Ok(wanted)
 }
 
-/// The router to everybody else of the family of `own`, if there is no other way to anybody: all routes by the interface lead
-/// through it, or to itself, to `own`, or to the link alone.
+/// The router to all other hosts of `own`'s family, if it is the only way: all routes by the interface lead through
+/// it, to itself, to `own`, or to the link alone.
 fn only_router(usual: &[Route], own: IpAddr) -> Option<IpAddr> {
     let of_family = || usual.iter().filter(|route| route.destination.addr().is_ipv4() == own.is_ipv4());
     let router = of_family().find(|route| route.destination.prefix_len() == 0)?.gateway?;

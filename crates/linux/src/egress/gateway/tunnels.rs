@@ -1,4 +1,4 @@
-//! A gateway's tunnels: the devices that the agent prepared for all clients, or the kernel's own, one for each client.
+//! A gateway's tunnels: the devices that the agent prepared for all clients, or one kernel tunnel for each client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,12 +19,12 @@ use crate::netns::NetNs;
 use crate::route::Route;
 use crate::socket::Request;
 
-/// How clients' packets come out of their tunnels.
+/// How clients' packets leave their tunnels.
 #[derive(Debug)]
 pub(super) enum Tunnels {
-    /// By the devices and programs that the agent prepared.
+    /// With the devices and programs that the agent prepared.
     Programs,
-    /// By the kernel's own.
+    /// With the kernel's own tunnels.
     Kernel(Box<KernelTunnels>),
 }
 
@@ -69,7 +69,7 @@ impl Tunnels {
         }
     }
 
-    /// A client as the rules know it.
+    /// A client in the terms of the rules.
     pub(super) fn client(&self, address: IpAddr) -> Client {
         let device = match self {
             Self::Programs => None,
@@ -78,7 +78,7 @@ impl Tunnels {
         Client { address, device }
     }
 
-    /// What the namespace should have for these clients.
+    /// The desired state of the namespace for these clients.
     pub(super) fn wanted(
         &mut self,
         plan: &GatewayPlan,
@@ -107,13 +107,13 @@ impl KernelTunnels {
         wanted
     }
 
-    /// What makes a client's tunnel.
+    /// The requests that create a client's tunnel.
     pub(super) fn add(&mut self, plan: &GatewayPlan, client: IpAddr) -> Vec<Request> {
         let Some((device, route)) = self.plan(plan, client) else { return Vec::new() };
         device.difference(None).into_iter().chain([route.put()]).collect()
     }
 
-    /// Forgets clients' tunnels: what removes them.
+    /// Forgets clients' tunnels. Returns the requests that remove them.
     pub(super) fn remove(&mut self, plan: &GatewayPlan, clients: &[IpAddr]) -> Vec<Request> {
         let mut removed = Vec::new();
         for client in clients {
@@ -141,13 +141,13 @@ fn tunnel(plan: &GatewayPlan, client: IpAddr) -> Option<Tunnel> {
     Some(Tunnel { local, remote: Some(client), port: plan.source_port })
 }
 
-/// The devices that the agent made, up.
+/// The devices that the agent created, up.
 pub(super) fn prepared(observed: &Observed) -> Result<Vec<Device>, Error> {
     let pair = devices::found_pair(&observed.links).ok_or(Error::NotPrepared)?;
     Ok(pair.map(Device::raised).to_vec())
 }
 
-/// One way for all clients, to a router that says nothing but the source port: the program looks at the inner packet.
+/// One route for all clients, to a router that only encodes the source port: the program looks at the inner packet.
 fn by_programs(plan: &GatewayPlan, observed: &Observed) -> Result<Wanted, Error> {
     let devices = prepared(observed)?;
     let mut wanted = Wanted { rules: plan.rules(), ..Wanted::default() };

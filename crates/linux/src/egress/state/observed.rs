@@ -1,4 +1,4 @@
-//! What a namespace has of egress, as the kernel tells it.
+//! The actual egress of a namespace, as the kernel reports it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -40,7 +40,7 @@ pub(in crate::egress) struct Observed {
 }
 
 impl Observed {
-    /// Looks at a namespace; `None` if it has no such interface.
+    /// Reads a namespace; `None` if it has no such interface.
     pub(in crate::egress) fn take(socket: &mut Socket, interface: &str) -> Result<Option<Self>, Error> {
         let mut links = Link::all(socket)?;
         let Some(interface) = links.iter().find(|link| link.name == interface).cloned() else {
@@ -53,7 +53,7 @@ impl Observed {
         }
         rules.retain(|rule| rule.protocol == PROTOCOL);
         let mut routes = Vec::new();
-        // And those of interfaces, which rules lead answers to.
+        // And those of interfaces, to which rules lead answers.
         let tables = rules.iter().filter_map(|rule| match rule.action {
             Action::Table(table) if table != MAIN_TABLE => Some(table),
             _ => None,
@@ -82,12 +82,12 @@ impl Observed {
         Ok(Some(Self { interface, links, rules, routes, neighbours, fixed, filters }))
     }
 
-    /// The Ethernet address of a neighbour at the interface, if it is known for good.
+    /// The Ethernet address of a neighbour at the interface, if it is permanent.
     pub(in crate::egress) fn mac_of(&self, address: IpAddr) -> Option<Mac> {
         self.fixed.iter().find(|(it, _)| *it == address).map(|(_, mac)| *mac)
     }
 
-    /// Whether there are rules for packets that answer.
+    /// Whether there are rules for answering packets.
     pub(in crate::egress) fn has_reply_rules(&self) -> bool {
         self.rules.iter().any(|rule| rule.mark == Some(REPLY_MARK))
     }

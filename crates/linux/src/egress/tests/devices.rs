@@ -1,4 +1,4 @@
-//! Devices and the difference between what is there and what should be, without a kernel.
+//! Devices, and the difference between actual and desired state, without a kernel.
 
 use std::net::IpAddr;
 
@@ -122,7 +122,7 @@ fn a_tunnel_is_named_as_coil_names_it() {
     assert_eq!(name("fd02::7", None), "fou6_any");
 }
 
-/// Two addresses of which the names of devices are the same.
+/// Two addresses whose device names are equal.
 const COLLIDING: [&str; 2] = ["fd02::d601:5974:bad5:6f5a", "fd02::9caa:d9b5:51e8:1218"];
 
 #[test]
@@ -136,7 +136,7 @@ fn tunnels_with_the_same_name_are_told_apart_by_their_ends() {
     assert_ne!(devices[0].name, devices[1].name);
     assert_ne!(devices[0].index, devices[1].index);
     assert!(devices.iter().all(|device| device.name.len() <= 15));
-    // Whoever looks later finds each of them, in whichever order, and after the other one is gone.
+    // A later look finds each of them, in any order, and after the other one is gone.
     let wanted = Wanted { devices: devices.to_vec(), ..Wanted::default() };
     let there = having(&wanted);
     let mut places = Places::of(&there.links);
@@ -161,7 +161,7 @@ fn devices_are_deleted_together_and_one_on_its_way_out_comes_back() {
     let acts: Vec<String> = kept.difference(&there).iter().map(Request::describe).collect();
     let delete = |index: usize| format!("delete link {}", devices[index].index);
     assert_eq!(acts, [delete(1), delete(2), "delete the links of the trash group".to_owned()]);
-    // Somebody was stopped after the first of these: who wants it back takes it out of there.
+    // Somebody was stopped after the first of these: whoever wants it back takes it out of there.
     there.links[0].group = 11_602;
     assert!(!kept.devices[0].difference(there.links.first()).is_empty());
 }

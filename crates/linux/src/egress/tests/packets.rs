@@ -1,5 +1,5 @@
-//! Any bytes at a gateway's port 5555, compared with a model: what comes out is the inner packet of who sent it, and
-//! everything else goes on as it came.
+//! Any bytes at a gateway's port 5555, compared with a model: only inner packets of their senders are decapsulated;
+//! everything else is unchanged.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use super::super::{FOU_PORT, Family};
 use crate::bpf::Program;
 use crate::bpf::tests::may_load;
 
-/// Whom specimens are for.
+/// The destination of samples.
 fn own(family: Family) -> IpAddr {
     if family == Family::V4 { [192, 0, 2, 2].into() } else { [0x2001, 0xdb8, 0, 0, 0, 0, 0, 2].into() }
 }
@@ -23,7 +23,7 @@ fn part(packet: &[u8], at: usize, length: usize) -> Option<&[u8]> {
     packet.get(at..at + length)
 }
 
-/// Where the inner packet begins, if it is to come out.
+/// Where the inner packet begins, if it should be decapsulated.
 fn inner(packet: &[u8], family: Family) -> Option<usize> {
     let (header, address) = (family.header(), family.address() as usize);
     let udp = match family {
@@ -115,7 +115,7 @@ proptest! {
         let (packet, family) = (arrives.packet(), arrives.family);
         let position = usize::from(family == Family::V6);
         let ran = PROGRAMS.with(|programs| programs.as_ref().map(|programs| programs[position].run(&packet)));
-        // The kernel makes no packet without a network header, and not everybody may load programs.
+        // The kernel builds no packet without a network header, and not everybody may load programs.
         let Some(Ok(ran)) = ran else { return Ok(()) };
         let Some(begin) = inner(&packet, family) else {
             prop_assert_eq!((ran.result, ran.packet), (PASS, packet));
@@ -123,7 +123,7 @@ proptest! {
         };
         prop_assert_eq!(ran.result, REDIRECTED);
         prop_assert_eq!(&ran.packet[..14], &packet[..14]);
-        // A mark of congestion is handed down, and that changes two bytes more.
+        // A copied congestion mark changes two more bytes.
         if congestion(&packet[14..], family) == 3 {
             prop_assert_eq!(ran.packet[14..].len(), packet[begin..].len());
         } else {

@@ -1,4 +1,4 @@
-//! Programs on packets: what goes in, what comes out, and what does not.
+//! Programs on packets: input, output, and what is dropped.
 
 use std::net::IpAddr;
 
@@ -27,7 +27,7 @@ fn gateways(family: Family) -> [IpAddr; 2] {
     if family == Family::V4 { ["10.96.0.7", "240.1.2.3"] } else { ["fd00::7", "fd00::8"] }.map(ip)
 }
 
-/// A packet from the client to the destination, as it is on the way out of the tunnel's device.
+/// A packet from the client to the destination, as it leaves the tunnel's device.
 fn inner(family: Family, to: [u8; 6]) -> Vec<u8> {
     let specimen = specimen(family);
     let overhead = family.overhead() as usize;
@@ -286,7 +286,7 @@ fn no_packet_that_is_cut_short_does_more_than_pass_or_go() {
         let program = from(family, From::Anyone(destination(family)));
         for length in 14..whole.len() {
             let ran = program.run(&whole[..length]);
-            // The kernel makes no packet without a network header.
+            // The kernel builds no packet without a network header.
             assert!(ran.is_err() || ran.unwrap().result == PASS, "{length} bytes");
         }
     }

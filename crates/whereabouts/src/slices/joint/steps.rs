@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 pub(super) const NODES: usize = 3;
-/// Of shared ranges: inside, around and equal to what may be cut.
+/// Shared ranges: inside, around and equal to those that may be divided.
 pub(super) const RANGES: [&str; 4] = ["10.0.0.0/28", "10.0.0.0/29", "10.0.0.8/30", "10.0.0.0/27"];
-/// What may be cut, each by a definition of its own.
+/// Ranges that may be divided, each by its own definition.
 pub(super) const CUTS: [(&str, &str); 3] =
     [("10.0.0.0/28", "/30"), ("10.0.0.0/29", "/30"), ("10.0.0.0/26", "/30")];
 
@@ -13,21 +13,23 @@ pub(super) const CUTS: [(&str, &str); 3] =
 pub(super) enum Step {
     /// A node wants an address of a shared range.
     Ask(usize, usize),
-    /// It does what waits by what it knows.
+    /// It serves what waits, by what it knows.
     Work(usize),
     /// It hears what is new.
     Hear(usize),
-    /// It hears of slices, and takes or loses one; step by step, as it reads and writes.
+    /// It is told of its slice, or that it has none.
+    Tell(usize, usize),
+    /// It takes or loses one that it was told of, step by step, as it reads and writes.
     Slice(usize, usize),
-    /// It hands out of its slice.
+    /// It assigns from its slice.
     Hand(usize, usize),
-    /// Pods go, of shared ranges or of slices.
+    /// Pods of shared ranges or of slices end.
     Go(usize),
-    /// Somebody asks for a cut, or does not any more.
+    /// Somebody requests a division, or stops.
     Cut(usize, bool),
-    /// There is a definition that cannot be read, or is none any more.
+    /// An unreadable definition is created or deleted.
     Garble(bool),
-    /// The controller looks, and does the first so many writes of what it plans.
+    /// The controller plans, and performs the first writes of its plan, this many.
     Look,
     Write,
 }
@@ -38,7 +40,8 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         5 => (node(), 0..RANGES.len()).prop_map(|(node, range)| Step::Ask(node, range)),
         8 => node().prop_map(Step::Work),
         2 => node().prop_map(Step::Hear),
-        5 => (node(), 0..CUTS.len()).prop_map(|(node, cut)| Step::Slice(node, cut)),
+        4 => (node(), 0..CUTS.len()).prop_map(|(node, cut)| Step::Tell(node, cut)),
+        7 => (node(), 0..CUTS.len()).prop_map(|(node, cut)| Step::Slice(node, cut)),
         5 => (node(), 0..CUTS.len()).prop_map(|(node, cut)| Step::Hand(node, cut)),
         2 => (0_usize..40).prop_map(Step::Go),
         3 => (0..CUTS.len(), any::<bool>()).prop_map(|(cut, wanted)| Step::Cut(cut, wanted)),

@@ -1,4 +1,4 @@
-//! When only the slices that change are written, and when the whole pool is.
+//! When only the changed slices are written, and when the whole pool is.
 
 use serde_json::json;
 use tenure_handles::Timestamp;
@@ -9,7 +9,7 @@ use crate::slices::{
     plan_group, see_one,
 };
 
-/// A definition that cuts 10.0.0.0/16 into 4,096 slices, and the object of the whole range.
+/// A definition that divides 10.0.0.0/16 into 4,096 slices, and the object of the whole range.
 fn definition() -> (AttachmentDefinition, SharedPool) {
     let ipam = json!({"type": "whereabouts", "range": "10.0.0.0/16", "node_slice_size": "/28"});
     let config = json!({"cniVersion": "1.0.0", "name": "net", "type": "macvlan", "ipam": ipam}).to_string();
@@ -44,7 +44,7 @@ fn nodes(count: usize) -> BTreeSet<String> {
     (0..count).map(|number| format!("n{number:04}")).collect()
 }
 
-/// What is planned for a pool with nodes when there are more.
+/// The plan for a pool with nodes when more nodes are added.
 fn joined(before: usize, after: usize) -> SlicePlan {
     let (attachment, shared) = definition();
     let attachments = [attachment.clone()];
@@ -83,6 +83,7 @@ fn as_many_nodes_as_a_server_takes_no_patch_for_are_written_with_the_whole_pool(
     assert_eq!(joined(1, 1 + MOST_CHANGES).changes[0].slices.len(), MOST_CHANGES);
     let plan = joined(1, 2 + MOST_CHANGES);
     assert!(plan.changes.is_empty() && matches!(&plan.writes[..], [SliceWrite::Replace(_)]));
-    // The first ones are given to a pool that has given nothing, which takes a look at who else may take from the range.
+    // The first slices go to a pool that has assigned nothing, which needs a check of who else may take from the
+    // range.
     assert!(matches!(&joined(0, 1).writes[..], [SliceWrite::Replace(_)]));
 }

@@ -1,4 +1,4 @@
-//! Whose a range is that several ask for.
+//! Who gets a range that several request.
 
 use super::*;
 
@@ -29,11 +29,11 @@ fn a_definition_that_overlaps_what_others_use_costs_only_its_author() {
     // An earlier version has sealed it: it is opened.
     rig.shared[0].state = State::Sliced;
     assert_eq!(rig.step().writes, [SliceWrite::Unseal { name: "10.7.0.0-16".into() }]);
-    // It is not in use any more: now the range may be cut.
+    // It is not in use any more: now the range may be divided.
     rig.shared[0].used = 0;
     assert_eq!(rig.step().guards.len(), 1);
     assert!(slices(&rig.pools[0]).iter().any(|(node, _)| *node == "a"));
-    // What is given stays given.
+    // Assigned slices stay assigned.
     rig.shared[0].used = 1;
     rig.step();
     assert_eq!(condition(&rig.pools[0], "Ready").0, "True");
@@ -52,7 +52,7 @@ fn who_asked_for_a_range_first_has_it_and_an_edited_definition_asked_when_it_was
         assert_eq!(said.0 == "True", ready, "{since} {edited} {other}: {said:?}");
         assert!(ready || (said.1.contains("good/plain") && plan.guards.is_empty()));
     }
-    // The very range, wanted whole by somebody else; a definition that heeds no others is another matter.
+    // The same range, requested undivided by somebody else; a definition that ignores other ranges does not count.
     let heedless = |range: &str| {
         attachment("good", "plain", &json!({"range": range, "enable_overlapping_ranges": false}))
     };
@@ -75,7 +75,7 @@ fn a_sliced_range_that_grows_over_what_others_use_stays_as_it_was_cut() {
     assert_eq!(rig.pools[0].spec.range, "10.0.0.0/24");
     assert_eq!(slices(&rig.pools[0])[0], ("a", "10.0.0.0/26"));
     assert_eq!(condition(&rig.pools[0], "Ready").0, "False");
-    // What is held of the range as it was before it was cut is its own.
+    // Holds of the range from before its division are its own.
     rig.shared = vec![SharedPool { state: State::Sliced, ..in_use("10.0.0.0/24") }];
     rig.step();
     assert_eq!(rig.pools[0].spec.range, "10.0.0.0/20");

@@ -165,6 +165,7 @@ fn routed_pool() -> [Event; 2] {
         reserved: false,
         deleting: false,
         releasing: false,
+        draining: false,
         pod: None,
     };
     [Event::PoolChanged { name: "default".into(), facts }, Event::BlockSeen(block)]

@@ -1,9 +1,11 @@
 //! An embedded API server that knows Whereabouts' kinds, and a node with its slices of it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::{Namespace, Pod as KubePod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -13,16 +15,18 @@ use tenure_api::whereabouts::{GROUP, IPPool, NodeSlicePool};
 use tenure_cni::Failure;
 use tenure_handles::SeededEntropy;
 use tenure_ipam::{Range, Usable};
-use tenure_localapi::{LocalApi, Options as ServerOptions};
+use tenure_localapi::{LocalApi, Options as ServerOptions, ResponseBody};
 use tenure_testbed::clock::RuntimeClock;
 use tenure_testbed::faults::{Calls, Faults, Rule};
+use tenure_whereabouts::slices::TAKEN;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::util::MapResponse;
 
 use crate::drive::{Handle, NodeChannel};
 use crate::journal::Image;
 use crate::key::{HoldKey, Pod};
 use crate::node::{Attach, Done, Event, Node, Settings, Wish};
-use crate::testing::{Obedient, SOON};
+use crate::testing::{self, Obedient, SOON};
 pub(super) use crate::testing::{a_moment, until};
 use crate::whereabouts::slices::{SOURCE, Slices, SlicesOptions};
 
@@ -92,20 +96,51 @@ impl Bed {
         Api::namespaced(self.client.clone(), NAMESPACE)
     }
 
-    /// Cuts a range: the slices, each with its node.
+    /// Cuts a range: the slices, each with its node. As somebody does who does not say when slices were taken away.
     pub(super) async fn cut(&self, name: &str, range: &str, slices: &[(&str, &str)]) {
+        self.cut_with(name, range, slices, json!({})).await;
+    }
+
+    /// The same, as the controller does.
+    pub(super) async fn cut_counted(&self, name: &str, range: &str, slices: &[(&str, &str)]) {
+        self.cut_with(name, range, slices, json!({TAKEN: "1.1"})).await;
+    }
+
+    async fn cut_with(&self, name: &str, range: &str, slices: &[(&str, &str)], annotations: Value) {
         let size = slices.first().map_or("28", |(slice, _)| slice.split_once('/').unwrap().1);
         let pool = json!({
             "apiVersion": "whereabouts.cni.cncf.io/v1alpha1", "kind": "NodeSlicePool",
-            "metadata": {"name": name}, "spec": {"range": range, "sliceSize": format!("/{size}")},
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {"range": range, "sliceSize": format!("/{size}")},
             "status": {"allocations": allocations(slices)},
         });
         let pool: NodeSlicePool = serde_json::from_value(pool).unwrap();
         self.pools().create(&PostParams::default(), &pool).await.unwrap();
+        self.tell().await;
+    }
+
+    /// Tells the node of its slices, like the controller.
+    pub(super) async fn tell(&self) {
+        self.tell_node(NODE).await;
+    }
+
+    /// Tells another node of its slices.
+    pub(super) async fn tell_node(&self, node: &str) {
+        testing::tell(&self.client, NAMESPACE, node).await;
+    }
+
+    pub(super) async fn edit_pool(&self, name: &str, patch: Value) {
+        self.pools().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Gives the slices of a range to other nodes, and tells this one.
+    pub(super) async fn give(&self, name: &str, slices: &[(&str, &str)]) {
+        self.give_untold(name, slices).await;
+        self.tell().await;
     }
 
     /// Gives the slices of a range to other nodes.
-    pub(super) async fn give(&self, name: &str, slices: &[(&str, &str)]) {
+    pub(super) async fn give_untold(&self, name: &str, slices: &[(&str, &str)]) {
         let patch = Patch::Merge(json!({"status": {"allocations": allocations(slices)}}));
         self.pools().patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
@@ -114,6 +149,7 @@ impl Bed {
     pub(super) async fn grow(&self, name: &str, range: &str) {
         let patch = Patch::Merge(json!({"spec": {"range": range}}));
         self.pools().patch(name, &PatchParams::default(), &patch).await.unwrap();
+        self.tell().await;
     }
 
     /// Says which network a range is of.
@@ -121,9 +157,15 @@ impl Bed {
         let annotations = json!({tenure_whereabouts::slices::NETWORK: network});
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
         self.pools().patch(name, &PatchParams::default(), &patch).await.unwrap();
+        self.tell().await;
     }
 
     pub(super) async fn uncut(&self, name: &str) {
+        self.uncut_untold(name).await;
+        self.tell().await;
+    }
+
+    pub(super) async fn uncut_untold(&self, name: &str) {
         self.pools().delete(name, &DeleteParams::default()).await.unwrap();
     }
 
@@ -197,12 +239,33 @@ impl Bed {
     }
 
     pub(super) fn start_with(&self, journal: Image, options: SlicesOptions) -> Whole {
+        let client = self.faults.client(self.server.clone(), "default");
+        Self::start_at(client, journal, options)
+    }
+
+    /// Counts the bytes that the agent gets from the server.
+    pub(super) fn start_hearing(&self, journal: Image, heard: &Arc<AtomicU64>) -> Whole {
+        let heard = Arc::clone(heard);
+        let counted = move |response: http::Response<_>| {
+            let heard = Arc::clone(&heard);
+            response.map(|body: ResponseBody| {
+                body.map_frame(move |frame| {
+                    let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+                    heard.fetch_add(bytes, Ordering::Relaxed);
+                    frame
+                })
+            })
+        };
+        let server = MapResponse::new(self.server.clone(), counted);
+        Self::start_at(self.faults.client(server, "default"), journal, options())
+    }
+
+    fn start_at(client: Client, journal: Image, options: SlicesOptions) -> Whole {
         let channel = NodeChannel::new();
         let (node, stop) = (channel.handle(), CancellationToken::new());
         node.tell(Event::Journal(journal.clone()));
         node.tell(Event::Kernel(Vec::new()));
         node.tell(Event::ApiRead);
-        let client = self.faults.client(self.server.clone(), "default");
         let slices = Slices::start(client, options, RuntimeClock, node.clone(), stop.clone());
         let journal = Arc::new(Mutex::new(journal));
         let executor = Obedient {

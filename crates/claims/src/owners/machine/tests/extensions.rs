@@ -7,7 +7,7 @@ use crate::owners::extensions_at_work;
 fn ipam_extensions_is_found_at_work_by_its_webhook_else_by_its_claims() {
     let mut world = World::running(ONE);
     world.settle();
-    let ours = Existing::of(&world.claims[0]);
+    let ours = existing(&world.claims[0]);
     let theirs = Existing { interface: String::new(), ..ours.clone() };
     let users = Existing { owners: Vec::new(), ..theirs.clone() };
     for (webhook, claims, expected) in [

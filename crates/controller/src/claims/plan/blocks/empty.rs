@@ -1,4 +1,4 @@
-//! Floating blocks that no claim has an address of, and when each goes back to its pool.
+//! Floating blocks without holders, and when each goes back to its pool.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use tenure_handles::Timestamp;
 use super::super::super::sets::{Names, Sets};
 use crate::sightings::Sightings;
 
-/// Those that are empty.
+/// The empty blocks.
 #[derive(Debug, Default)]
 pub(super) struct EmptyBlocks {
-    /// When each goes.
+    /// When each goes back.
     due: Sightings<()>,
-    /// By the pools that say how long their addresses rest, and whether they are being deleted.
+    /// By pool, because the pool says how long addresses cool, and may be in deletion.
     by_pool: Sets<Arc<str>>,
     pools: HashMap<Arc<str>, String>,
 }
 
 impl EmptyBlocks {
-    /// When the next one goes.
+    /// When the next one goes back.
     pub(super) fn next(&self) -> Option<Timestamp> {
         self.due.next()
     }
 
-    /// Adds those that are to be looked at because it is time, or because these pools have changed.
+    /// Adds blocks whose time has come, or whose pools have changed.
     pub(super) fn add_due(&mut self, pools: &Names, names: &mut Names, all: bool, now: Timestamp) {
         if all {
             self.due.look_again();
@@ -33,7 +33,7 @@ impl EmptyBlocks {
         names.extend(pools.iter().flat_map(|pool| self.by_pool.of(pool)).cloned());
     }
 
-    /// A look at one begins.
+    /// Begins to look at a block.
     pub(super) fn look_again_at(&mut self, name: &Arc<str>, all: bool) {
         if let Some(pool) = self.pools.remove(name) {
             self.by_pool.remove(&pool, name);
@@ -43,7 +43,7 @@ impl EmptyBlocks {
         }
     }
 
-    /// It is empty, and goes then.
+    /// It is empty, and goes back at this time.
     pub(super) fn note(&mut self, name: &Arc<str>, pool: Option<&str>, until: Timestamp, now: Timestamp) {
         if let Some(pool) = pool {
             self.by_pool.add(pool, name.clone());

@@ -1,4 +1,4 @@
-//! What a pool has for claims, and which address the next one gets.
+//! The inventory of a pool for claims: which address the next claim gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -18,41 +18,41 @@ use super::{Draft, MOST, freed};
 use crate::coil::Carving;
 use crate::world::World;
 
-/// What a pool has for claims. The engine's idea of a block stays from plan to plan, until the block changes.
+/// The inventory of a pool. The engine's state of a block stays from plan to plan until the block changes.
 #[derive(Debug)]
 pub(super) struct PoolInventory {
     name: String,
     uid: Option<String>,
     spec: AddressPoolSpec,
     engine: EnginePool,
-    /// Numbers of blocks that belong to older pools.
+    /// Numbers of blocks that overlap older pools.
     withheld: IntervalSet,
     rest: Duration,
     blocks: BTreeMap<u128, Floating>,
-    /// Those of them that may have room for one more.
+    /// Blocks that may have room.
     open: BTreeSet<u128>,
-    /// When the next address of a block has rested.
+    /// When the next address of a block has cooled.
     rested: BTreeSet<(Timestamp, u128)>,
-    /// Numbers of blocks that are not as they were restored.
+    /// Numbers of blocks that changed since they were restored.
     stale: BTreeSet<u128>,
     /// Numbers of blocks that cannot be carved, once this plan has asked.
     taken: Option<IntervalSet>,
-    /// Whether one was asked for in vain: nothing becomes free in the same plan.
+    /// Whether a request failed: nothing becomes free in the same plan.
     used_up: bool,
 }
 
-/// A block that hands out.
+/// A block that assigns addresses.
 #[derive(Debug)]
 struct Floating {
     block: Block<String>,
-    /// Until when the address rests that has rested longest.
+    /// When the address that cools longest has cooled.
     until: Option<Timestamp>,
-    /// The records of one that is to be made.
+    /// The records of a block to be created.
     made: Option<BTreeMap<String, ClaimRecord>>,
 }
 
 impl Floating {
-    /// Whether it has a free address, and not so many records that another block should have the next.
+    /// Whether it has a free address, and few enough records.
     fn has_room(&self) -> bool {
         let counts = self.block.counts();
         counts.free > 0 && counts.held + counts.cooling < MOST
@@ -60,7 +60,7 @@ impl Floating {
 }
 
 impl PoolInventory {
-    /// That of a pool, of which nothing is restored yet. `rest` is for how long addresses rest if the pool does not say.
+    /// The empty inventory of a pool. `rest` is how long addresses cool if the pool does not say.
     pub(super) fn of(pool: &AddressPool, withheld: IntervalSet, rest: Duration) -> Result<Self, Refused> {
         let name = pool.name_any();
         let engine = EnginePool::try_from(&pool.spec).map_err(|error| {
@@ -83,17 +83,17 @@ impl PoolInventory {
         })
     }
 
-    /// Whether it is that of this pool as it is now.
+    /// Whether it belongs to this version of the pool.
     pub(super) fn is_of(&self, pool: &AddressPool, withheld: &IntervalSet) -> bool {
         self.uid == pool.uid() && self.spec == pool.spec && self.withheld == *withheld
     }
 
-    /// The block of this number is not as it was restored.
+    /// The block of this number has changed.
     pub(super) fn is_stale(&mut self, index: u128) {
         self.stale.insert(index);
     }
 
-    /// A plan begins. The numbers of blocks that are to be restored, if they are there.
+    /// Begins a plan. Returns the numbers of blocks to restore, if they exist.
     pub(super) fn begin(&mut self) -> BTreeSet<u128> {
         (self.taken, self.used_up) = (None, false);
         let stale = mem::take(&mut self.stale);
@@ -107,7 +107,7 @@ impl PoolInventory {
         stale
     }
 
-    /// The engine's idea of a block, from its records: what was freed first is freed first again.
+    /// Restores the engine's state of a block from its records, in the order in which they were freed.
     pub(super) fn restore(
         &mut self,
         index: u128,
@@ -123,7 +123,7 @@ impl PoolInventory {
         resting.sort_by_key(|(freed, ..)| *freed);
         for (freed, offset, record) in resting {
             if freed > now {
-                // By another clock. Until ours is there, it was freed just now, whenever that is.
+                // The time is from another clock. Until ours reaches it, the address counts as freed just now.
                 self.stale.insert(index);
             }
             let Some(address) = addresses(of, offset).first().copied() else { continue };
@@ -133,7 +133,7 @@ impl PoolInventory {
         }
         for (offset, record) in records.iter().filter(|(_, record)| record.freed.is_none()) {
             let Some(address) = addresses(of, offset).first().copied() else { continue };
-            // One claim has two addresses of the block only if somebody wrote that by hand: both are taken all the same.
+            // A claim has two addresses of a block only if somebody wrote that by hand. Both are taken anyway.
             if block.replay(record.uid.clone(), address, None).is_err() {
                 _ = block.reserve(address, address);
             }
@@ -141,7 +141,7 @@ impl PoolInventory {
         self.put(index, block, now);
     }
 
-    /// Lets time pass: what has rested long enough is free.
+    /// Frees what has cooled.
     pub(super) fn advance(&mut self, now: Timestamp) {
         while let Some((_, index)) = self.rested.first().copied().filter(|(until, _)| *until <= now) {
             self.rested.pop_first();
@@ -159,12 +159,12 @@ impl PoolInventory {
         self.blocks.insert(index, Floating { block, until, made: None });
     }
 
-    /// The records of a block that this plan makes.
+    /// The records of a block that this plan creates.
     pub(super) fn made(&mut self, index: u128) -> Option<&mut BTreeMap<String, ClaimRecord>> {
         self.blocks.get_mut(&index)?.made.as_mut()
     }
 
-    /// The blocks that this plan makes, and their records.
+    /// The blocks that this plan creates, and their records.
     pub(super) fn all_made(&self) -> impl Iterator<Item = (u128, &BTreeMap<String, ClaimRecord>)> {
         let stale = self.stale.iter().filter_map(|index| Some((*index, self.blocks.get(index)?)));
         let made = stale.filter_map(|(index, floating)| Some((index, floating.made.as_ref()?)));
@@ -183,7 +183,8 @@ impl PoolInventory {
         })
     }
 
-    /// What is free: of the lowest block that has few records, else of one more, else of any, else what has rested longest.
+    /// The next free address: of the lowest block with few records, otherwise of a new block, otherwise of any block,
+    /// otherwise the one that has cooled longest.
     pub(super) fn next(
         &mut self,
         carving: &Carving,
@@ -232,7 +233,7 @@ impl PoolInventory {
         )
     }
 
-    /// One more block; whether the pool has one of that number.
+    /// Adds a block. Returns whether the pool has one of that number.
     fn carve(&mut self, carving: &Carving, index: u128) -> bool {
         let block = self.engine.pool().block(index);
         let Some(space) = block.and_then(|block| self.engine.space(&block).ok()) else { return false };
@@ -244,7 +245,7 @@ impl PoolInventory {
         true
     }
 
-    /// These addresses and no others.
+    /// Exactly these addresses.
     pub(super) fn wished(
         &mut self,
         (world, carving): (&World, &Carving),

@@ -112,7 +112,7 @@ impl Cluster {
         }
     }
 
-    /// Somebody writes over a claim's status or over who has it.
+    /// Somebody overwrites a claim's status or its users.
     fn forge(&mut self) {
         let Some(mut claim) = self.some_claim() else { return };
         if self.below(2) == 0 {
@@ -183,7 +183,7 @@ impl Cluster {
         PodBrief::observe_gone(&mut self.world, namespace, name, "");
     }
 
-    /// A definition is made, changed, or goes.
+    /// A definition is created, changed or deleted.
     pub(super) fn define(&mut self, name: &str, variant: usize) {
         let namespace = NAMESPACES[self.below(10) / 9];
         let key = format!("{namespace}/{name}");
@@ -235,7 +235,7 @@ impl Cluster {
 
     fn delete_namespace(&mut self) {
         let name = self.one_of(&NAMESPACES);
-        // One that was forgotten may come back under its UID here, so another list has to bring it.
+        // A forgotten object may come back under its UID here, so it takes another list.
         PartialObjectMeta::<Namespace>::observe(&mut self.world, Event::Init);
         for other in NAMESPACES.into_iter().filter(|other| *other != name) {
             let known = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other, "uid": other, "resourceVersion": "1"}});
@@ -259,7 +259,7 @@ impl Cluster {
         self.put_object(pool);
     }
 
-    /// A node gets a block, or gives one back.
+    /// A node gets or returns a block.
     fn block_of_node(&mut self) {
         let of_nodes: Vec<AddressBlock> =
             self.world.coil().blocks.iter().filter(|block| block.node().is_some()).cloned().collect();
@@ -295,7 +295,7 @@ impl Cluster {
         self.put_object(block);
     }
 
-    /// Pods get addresses of ledgers and give them back, ledgers come and go, and somebody edits a record.
+    /// Pods get and return addresses of ledgers, ledgers come and go, and somebody edits a record.
     fn edit_ledger(&mut self) {
         let all: Vec<IPPool> = self.world.ledgers().pools.iter().map(|it| it.pool.clone()).collect();
         let Some(mut ledger) = all.get(self.below(all.len())).filter(|_| self.below(8) > 0).cloned() else {
@@ -396,7 +396,7 @@ impl Cluster {
         }
     }
 
-    /// A list shows what is there, or most of it.
+    /// A list returns all objects, or most of them.
     fn list_again(&mut self) {
         fn list<K: Kind>(cluster: &mut Cluster, all: Vec<K>) {
             let without = cluster.below(4 * all.len() + 1);

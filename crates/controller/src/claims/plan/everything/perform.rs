@@ -1,4 +1,4 @@
-//! Does what a plan says, if the object is as the plan has seen it.
+//! Performs a planned write if the object still has the planned version.
 
 use kube::ResourceExt;
 use tenure_api::claims::annotation;
@@ -14,7 +14,7 @@ use crate::whereabouts::LedgerWrite;
 use crate::write::{At, Write};
 
 impl Cluster {
-    /// Does one write; whether it was done.
+    /// Performs one write. Returns whether it was done.
     pub(super) fn perform(&mut self, write: &Write) -> bool {
         let done = if let Some(write) = write.of::<ClaimWrite>() {
             self.perform_claim(write)
@@ -97,7 +97,7 @@ impl Cluster {
         Some(())
     }
 
-    /// As far as one round of the ledgers' own planner comes.
+    /// As far as one round of the ledgers' own planner goes.
     fn in_ledgers(&mut self, name: &str, requests: &[Request]) {
         let mut network = Network::new(name);
         for ledger in self.world.ledgers().pools.iter() {
@@ -170,6 +170,20 @@ impl Cluster {
             LedgerWrite::DropSlices { pool } => {
                 let known = self.world.ledgers().slices.get(&pool.name)?.clone();
                 self.remove(known);
+            }
+            LedgerWrite::Tell { ledger } => {
+                if self.world.ledgers().pools.get(&ledger.name_any()).is_some() {
+                    return None;
+                }
+                self.put_object((**ledger).clone());
+            }
+            LedgerWrite::Retell { pool, .. } => {
+                let ledger = write.retell(&self.ledger_at(pool)?)?;
+                self.put_object(ledger);
+            }
+            LedgerWrite::Untell { pool } => {
+                let ledger = self.ledger_at(pool)?;
+                self.remove(ledger);
             }
             LedgerWrite::Forget { network, records, .. } => self.in_ledgers(network, records),
             _ => return None,

@@ -1,4 +1,4 @@
-//! Owners of claims, and on which claims and attachment definitions each decision about one depended.
+//! Owners of claims, and the claims and definitions that each decision about an owner depended on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::super::super::sets::{Names, Sets};
 use crate::changes::{Changed, Cursor};
 use crate::world::World;
 
-/// Whom claims are made for, by `namespace/name`.
+/// An owner, by `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Unit {
-    /// A machine and its instance, of one name.
+    /// A machine and its instance, which have the same name.
     Machine(Arc<str>),
     StatefulSet(Arc<str>),
 }
@@ -55,26 +55,26 @@ impl Asked {
     }
 }
 
-/// Owners by what concerns them.
+/// Owners by what affects them.
 #[derive(Debug, Default)]
 pub(super) struct OwnerIndex {
     cursors: [Cursor; 4],
     asked: HashMap<Unit, Asked>,
     by_claim: Sets<Unit>,
     by_definition: Sets<Unit>,
-    /// Claims by those that their labels name.
+    /// Claims by the owner that their labels name.
     labelled: HashMap<Unit, Names>,
     labels: HashMap<Arc<str>, Vec<Unit>>,
-    /// Claims that KubeVirt's ipam-extensions has made.
+    /// Claims that KubeVirt's ipam-extensions created.
     of_extensions: Names,
-    /// Whether it is at work.
+    /// Whether it runs.
     extensions: bool,
-    /// Attachment definitions that take the place of the pods' own network, by namespace.
+    /// Attachment definitions that replace the pods' own network, by namespace.
     primary: Sets<Arc<str>>,
 }
 
 impl OwnerIndex {
-    /// Takes in what has changed; those whom it concerns.
+    /// Reads what changed. Returns the affected owners.
     pub(super) fn look(&mut self, world: &World, look: &Look) -> BTreeSet<Unit> {
         let owners = world.owners();
         let [machines, instances, sets, webhooks] = &mut self.cursors;
@@ -126,40 +126,40 @@ impl OwnerIndex {
         units
     }
 
-    /// All machines, instances, and names of machines that labels of claims have.
+    /// All machines, instances, and machines that labels of claims name.
     pub(super) fn machines(&self, world: &World) -> impl Iterator<Item = Unit> {
         let all = world.owners().machines.iter().chain(world.owners().instances.iter());
         let all = all.map(|it| Unit::Machine(format!("{}/{}", it.facts.namespace, it.facts.name).into()));
         all.chain(self.labelled.keys().filter(|unit| matches!(unit, Unit::Machine(_))).cloned())
     }
 
-    /// Whether KubeVirt's ipam-extensions is at work is known anew. Whether that is something else than before.
+    /// Updates whether KubeVirt's ipam-extensions runs. Returns whether that changed.
     pub(super) fn note_extensions(&mut self, at_work: bool) -> bool {
         std::mem::replace(&mut self.extensions, at_work) != at_work
     }
 
-    /// Whether KubeVirt's ipam-extensions is at work.
+    /// Whether KubeVirt's ipam-extensions runs.
     pub(super) fn has_extensions(&self) -> bool {
         self.extensions
     }
 
-    /// The claims of machines that KubeVirt's ipam-extensions has made.
+    /// The claims of machines that KubeVirt's ipam-extensions created.
     pub(super) fn of_extensions(&self) -> impl Iterator<Item = &Arc<str>> {
         self.of_extensions.iter()
     }
 
-    /// Whether an attachment definition of a namespace takes the place of the pods' own network.
+    /// Whether an attachment definition of a namespace replaces the pods' own network.
     pub(super) fn has_primary(&self, namespace: &str) -> bool {
         self.primary.of(namespace).next().is_some()
     }
 
-    /// The claims that were made for somebody.
+    /// The claims that were created for an owner.
     pub(super) fn labelled<'w>(&self, world: &'w World, unit: &Unit) -> impl Iterator<Item = &'w Existing> {
         let keys = self.labelled.get(unit).into_iter().flatten();
         keys.filter_map(|key| world.claims().all.get(key)).map(|claim| &claim.existing)
     }
 
-    /// What the decision about somebody depended on.
+    /// What the decision about an owner depended on.
     pub(super) fn depends(&mut self, unit: &Unit, asked: Asked) {
         if let Some(old) = self.asked.remove(unit) {
             old.claims.iter().for_each(|key| self.by_claim.remove(key, unit));

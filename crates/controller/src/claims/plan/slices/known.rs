@@ -1,4 +1,4 @@
-//! What is remembered of slices for claims from plan to plan: which they are, and what is needed of them.
+//! What plans remember of slices for claims: which they are, and what claims need of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -33,14 +33,14 @@ pub(super) struct Ours {
 /// What claims need of a pool of slices.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Demand {
-    /// These slices, and so many more.
+    /// These slices, and this many more.
     pub(super) slices: BTreeSet<Cidr>,
     pub(super) more: usize,
-    /// Whether they wait for ledgers.
+    /// Whether claims wait for ledgers.
     pub(super) make: bool,
-    /// Whether they will be given out of it.
+    /// Whether claims will get addresses of it.
     pub(super) wanted: bool,
-    /// When the next address has rested.
+    /// When the next address has cooled.
     pub(super) rested: Option<Timestamp>,
 }
 
@@ -48,17 +48,17 @@ pub(super) struct Demand {
 #[derive(Debug, Default)]
 pub(in super::super) struct KnownSlices {
     pools: BTreeMap<Arc<str>, Vec<Ours>>,
-    /// By the names of ledgers, and by pool: of two pools that mean the same ledger the last one has it.
+    /// By ledger name, and by pool. If two pools name the same ledger, the last one has it.
     ledgers: HashMap<Arc<str>, BTreeMap<Arc<str>, Ours>>,
     /// How often each slice is for claims.
     slices: HashMap<Cidr, usize>,
     demands: BTreeMap<String, Demand>,
-    /// When to look again at those that wait for a pool of slices.
+    /// When to look again at claims that wait for a pool of slices.
     rested: Sightings<()>,
-    /// Ledgers to look at: something was planned for them, or what is needed of their pool has changed.
+    /// Ledgers to look at: something was planned for them, or the need for their pool has changed.
     looks: Names,
     needs: BTreeMap<String, Floating>,
-    /// Whether what is needed may have changed.
+    /// Whether the need may have changed.
     changed: bool,
     /// How many ledgers were looked at.
     #[cfg(test)]
@@ -71,12 +71,12 @@ impl KnownSlices {
         &self.needs
     }
 
-    /// When to look again even if nothing is heard until then.
+    /// When to look again without an event.
     pub(in super::super) fn next(&self) -> Option<Timestamp> {
         self.rested.next()
     }
 
-    /// Takes in what has changed, and says who waits for it.
+    /// Reads what changed, and reports who waits for it.
     pub(in super::super) fn refresh(&mut self, world: &World, look: &Look, line: &mut Line, now: Timestamp) {
         for name in &look.slices {
             self.changed = true;
@@ -126,7 +126,7 @@ impl KnownSlices {
         }
     }
 
-    /// The slice of a ledger of this name, if it is for claims.
+    /// The slice of the ledger of this name, if it is for claims.
     pub(super) fn of_ledger(&self, ledger: &str) -> Option<&Ours> {
         self.ledgers.get(ledger)?.values().next_back()
     }
@@ -136,7 +136,7 @@ impl KnownSlices {
         self.slices.contains_key(slice)
     }
 
-    /// The slices of a pool, each under the pool that has its ledger, in the order of their ledgers.
+    /// The slices of a pool, each under the pool that has its ledger, ordered by ledger.
     fn of_pool(&self, pool: &str) -> impl Iterator<Item = &Ours> {
         let mut all: Vec<&Ours> = self.pools.get(pool).into_iter().flatten().collect();
         all.retain(|ours| self.of_ledger(&ours.ledger).is_some_and(|has| *has.pool == *pool));
@@ -145,7 +145,7 @@ impl KnownSlices {
         all.into_iter()
     }
 
-    /// The slices of a pool that have their ledgers.
+    /// The slices of a pool that have ledgers.
     pub(super) fn made<'a>(
         &'a self,
         world: &'a World,
@@ -154,23 +154,22 @@ impl KnownSlices {
         self.of_pool(pool).filter_map(|ours| Some((ours, world.ledgers().pools.get(&ours.ledger)?)))
     }
 
-    /// The slices of a pool that have none.
+    /// The slices of a pool without ledgers.
     pub(super) fn unmade<'a>(&'a self, world: &'a World, pool: &str) -> impl Iterator<Item = &'a Ours> {
         self.of_pool(pool).filter(|ours| world.ledgers().pools.get(&ours.ledger).is_none())
     }
 
-    /// Whether claims will be given out of a pool's slices.
+    /// Whether claims will get addresses of a pool's slices.
     pub(super) fn is_wanted(&self, pool: &str) -> bool {
         self.demands.get(pool).is_some_and(|demand| demand.wanted)
     }
 
-    /// Something is planned for a ledger.
+    /// Notes that something is planned for a ledger.
     pub(super) fn is_pending(&mut self, ledger: &Arc<str>) {
         self.looks.insert(ledger.clone());
     }
 
-    /// What claims need, as this plan has found it. Of pools for which nobody waits any more they need nothing, and of those that
-    /// this plan has served what it says.
+    /// Sets what this plan found claims to need. Pools for which nobody waits are not needed any more.
     pub(super) fn demand(
         &mut self,
         demands: impl Iterator<Item = (String, Demand)>,
@@ -199,19 +198,19 @@ impl KnownSlices {
         self.demands.append(&mut new);
     }
 
-    /// Adds the ledgers that are to be looked at.
+    /// Adds the ledgers to look at.
     pub(super) fn take_looks(&mut self, inputs: Inputs<'_>, ledgers: &LedgerIndex, names: &mut Names) {
         names.append(&mut self.looks);
         let of_claims =
             |name: &&Arc<str>| self.ledgers.contains_key(*name) || ledgers.floating().contains(*name);
         names.extend(inputs.look.ledgers.iter().filter(of_claims).cloned());
-        // A slice that is for claims, or is not any more, may be that of any of these.
+        // A slice that became one for claims, or stopped being one, may belong to any of these.
         if !inputs.look.slices.is_empty() {
             names.extend(ledgers.floating().iter().cloned());
         }
     }
 
-    /// Sums up what is needed, if that may have changed.
+    /// Recomputes the need, if it may have changed.
     pub(super) fn sum_up(&mut self, world: &World, all: bool) {
         if !self.changed && !all {
             return;

@@ -1,4 +1,4 @@
-//! Performs writes as the API server would: by versions, finalizers and owners.
+//! Performs writes as the API server would: with versions, finalizers and owners.
 
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
@@ -10,7 +10,7 @@ use super::super::super::write::CloudWrite;
 use super::Rig;
 
 impl Rig {
-    /// Performs a write. Says whether it was done.
+    /// Performs a write. Returns whether it was done.
     pub(super) fn write(&mut self, write: &CloudWrite) -> bool {
         match write {
             CloudWrite::Create { ledger, .. } => {
@@ -81,7 +81,7 @@ impl Rig {
             }
             CloudWrite::Forget { node } => {
                 let known = self.aliases.get(&node.name);
-                // It is asked live whether the node is there.
+                // A live read tells whether the node exists.
                 if self.nodes.contains_key(&node.name)
                     || known.and_then(ResourceExt::resource_version).as_deref() != Some(&node.version)
                 {
