@@ -7,6 +7,8 @@ use tenure_bench::scale::{Figures, Kind, Plan, Run};
 const FEW: usize = 50;
 /// Nodes in the end.
 const ALL: usize = 200;
+/// Connections of people, who make nodes and pods, and of the controller.
+const OTHERS: usize = 150;
 /// Nodes that share ranges, before and after their number doubles. More of them would try in vain to write at the same time, and show
 /// nothing else.
 const SHARING: usize = 10;
@@ -25,6 +27,10 @@ fn an_agent_receives_what_concerns_it_however_many_others_there_are() {
     let adds = (few.value("adds"), more.value("adds"));
     assert_eq!(adds, (Some(200.0), Some(600.0)), "{few:?}\n{more:?}");
     assert_eq!(after.len(), ALL);
+
+    // An agent has one connection for all its calls and watches.
+    let connections = run.connections().unwrap().unwrap();
+    assert!((ALL..=ALL + OTHERS).contains(&connections), "{connections} connections");
 
     // Pools have fewer blocks left, and everybody may know. Of 300 blocks, requests and pods of others nobody hears; a node may
     // still delete its own two requests, and hear of that.

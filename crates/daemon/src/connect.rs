@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
+use crate::channel;
+
 /// Why there is no connection to the API server.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
@@ -59,5 +61,5 @@ pub async fn connect(kubeconfig: Option<&Path>, context: Option<&str>) -> Result
         }
         (None, None) => Config::infer().await.map_err(ConnectError::Find)?,
     };
-    Client::try_from(config).map_err(ConnectError::Client)
+    channel::client(config).map_err(ConnectError::Client)
 }

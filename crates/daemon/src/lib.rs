@@ -5,6 +5,7 @@
 //! | [`flags`] | values of flags: durations, the host's name |
 //! | [`logs`] | the format of log lines |
 //! | [`connect`] | connecting to the API server, by a kubeconfig or a service account |
+//! | `channel` | the way to the API server: one HTTP/2 connection for everything |
 //! | [`unix`] | the same, and reading an agent's pages, over a unix socket |
 //! | [`listen`] | TCP on all addresses or one; unix sockets for root alone |
 //! | [`pages`] | HTTP pages: `/healthz`, `/readyz`, `/metrics`, and JSON |
@@ -14,6 +15,7 @@
 //!
 //! A program's `main` combines them; nothing here knows what the program does.
 
+mod channel;
 pub mod connect;
 pub mod flags;
 pub mod guard;

@@ -188,6 +188,20 @@ impl Cluster {
         used(plane.process_id(part).with_context(|| format!("{part} has ended"))?)
     }
 
+    /// How many connections the API server has; nothing of an embedded one.
+    pub(super) fn connections(&self) -> Result<Option<usize>> {
+        let Some(plane) = self.plane() else { return Ok(None) };
+        let url = plane.url();
+        let port: Option<u16> = url.rsplit(':').next().and_then(|port| port.parse().ok());
+        let port = port.with_context(|| format!("the API server's address {url} has no port"))?;
+        let mut count = 0;
+        for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
+            let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
+            count += text.lines().filter(|line| is_connected_to(line, port)).count();
+        }
+        Ok(Some(count))
+    }
+
     /// How large etcd's file is, in bytes.
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     pub(super) fn database(&self) -> Result<f64> {
@@ -196,6 +210,13 @@ impl Cluster {
         let size = std::fs::metadata(&file).with_context(|| format!("cannot read {}", file.display()))?.len();
         Ok(size as f64)
     }
+}
+
+/// Whether a line of the kernel's list of sockets is the near end of a connection to this port that is established.
+fn is_connected_to(line: &str, port: u16) -> bool {
+    let mut fields = line.split_whitespace();
+    let (remote, state) = (fields.nth(2).unwrap_or_default(), fields.next());
+    remote.ends_with(&format!(":{port:04X}")) && state == Some("01")
 }
 
 /// What a process has used.
@@ -258,5 +279,20 @@ impl People {
             gone.with_context(|| format!("cannot delete claim {claim}"))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_connected_to;
+
+    #[test]
+    fn established_connections_are_counted_at_their_near_end() {
+        let near = "  1: 0100007F:A1B2 0100007F:192B 01 00000000:00000000 00:00000000 00000000 0 0 1";
+        let far = "  2: 0100007F:192B 0100007F:A1B2 01 00000000:00000000 00:00000000 00000000 0 0 2";
+        let closing = "  3: 0100007F:A1B3 0100007F:192B 06 00000000:00000000 00:00000000 00000000 0 0 3";
+        let counted = [near, far, closing, "  sl  local_address rem_address   st", ""]
+            .map(|line| is_connected_to(line, 0x192B));
+        assert_eq!(counted, [true, false, false, false, false]);
     }
 }

@@ -29,7 +29,7 @@ const fn measure(name: &'static str, text: &'static str, unit: Unit) -> Measure 
 }
 
 /// All of them, in the order of the table.
-pub(super) const MEASURES: [Measure; 36] = [
+pub(super) const MEASURES: [Measure; 37] = [
     measure("answering", "until every agent answers", Unit::Nanoseconds),
     measure("served", "until every node has served its pods", Unit::Nanoseconds),
     measure("adds", "ADDs", Unit::Count),
@@ -64,6 +64,7 @@ pub(super) const MEASURES: [Measure; 36] = [
     measure("etcd_processor", "processor time of etcd", Unit::Nanoseconds),
     measure("etcd_memory", "memory of etcd", Unit::Megabytes),
     measure("database", "etcd's file", Unit::Megabytes),
+    measure("connections", "connections to kube-apiserver", Unit::Count),
     measure("reconnects", "lists and watches begun", Unit::Count),
     measure("reconnects_peak", "lists and watches begun, most in a second", Unit::Count),
 ];

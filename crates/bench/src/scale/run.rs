@@ -242,6 +242,11 @@ impl Run {
         Ok(all)
     }
 
+    /// How many connections the API server has, of agents, controller and people; nothing of an embedded one.
+    pub fn connections(&self) -> Result<Option<usize>> {
+        self.cluster.connections()
+    }
+
     /// Has all workers do something for these nodes. `look` learns how many are done, and may do something meanwhile.
     fn all(
         &self,
@@ -365,7 +370,8 @@ impl Run {
         ] {
             figures.set(name, value);
         }
-        if self.cluster.plane().is_some() {
+        if let Some(connections) = self.cluster.connections()? {
+            figures.set("connections", count(connections));
             for (name, value) in [
                 ("server_memory", server.memory),
                 ("server_processor", spent(2)),
