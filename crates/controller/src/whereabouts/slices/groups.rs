@@ -309,6 +309,11 @@ impl Groups {
         slices
     }
 
+    /// Whether a ledger is known to be of this slice.
+    pub(super) fn is_of(&self, ledger: &str, slice: &PoolId) -> bool {
+        self.ledgers.get(ledger).and_then(Noted::slice) == Some(slice)
+    }
+
     fn join(&mut self, network: &str, range: Cidr, member: Member) {
         self.dirty_ranges.insert((network.to_owned(), range));
         self.networks.entry(network.to_owned()).or_default().members.insert(range, member, ());

@@ -31,7 +31,7 @@ impl Telling {
     pub(super) fn plan(&mut self, world: &World, groups: &Groups) -> Vec<LedgerWrite> {
         let mut writes = Vec::new();
         self.due.retain(|id| {
-            let write = tell(world, groups.giver(id), id);
+            let write = tell(world, groups, id);
             let is_due = write.is_some();
             writes.extend(write);
             is_due
@@ -40,13 +40,14 @@ impl Telling {
     }
 }
 
-/// What a node has to be told of a slice, which this pool gives it.
-fn tell(world: &World, pool: Option<&str>, id: &PoolId) -> Option<LedgerWrite> {
+/// What a node has to be told of a slice.
+fn tell(world: &World, groups: &Groups, id: &PoolId) -> Option<LedgerWrite> {
     let (ledgers, name) = (world.ledgers(), id.name().ok()?);
-    let pool: Option<&NodeSlicePool> = pool.and_then(|pool| ledgers.slices.get(pool));
+    let pool: Option<&NodeSlicePool> = groups.giver(id).and_then(|pool| ledgers.slices.get(pool));
     let known = ledgers.pools.get(&name);
     let Some(given) = pool.map(Given::of) else {
-        let known = known?;
+        // Without a label, an object is only known to be of a slice while the part of its name before the range is a node's.
+        let known = known.filter(|_| groups.is_of(&name, id))?;
         let owned = known.state() == State::Owned;
         // What says nothing and is the node's own is of an earlier version.
         let says = match Told::by(&known.pool) {
