@@ -120,6 +120,12 @@ struct Flags {
     /// A directory with `whereabouts`, the CNI plugin of Whereabouts, to be measured next to ours on unsliced ranges
     #[arg(long)]
     peer: Option<PathBuf>,
+    /// A file for where kube-apiserver spends its processor time in the first --profile-seconds of the cold start; `go tool pprof -top` reads it
+    #[arg(long)]
+    profile: Option<PathBuf>,
+    /// For how long that is looked at
+    #[arg(long, default_value_t = 30)]
+    profile_seconds: u64,
     /// Has some of the nodes, for another process
     #[arg(long, hide = true)]
     worker: bool,
@@ -176,7 +182,9 @@ impl Flags {
         let mut scenarios = self.scenario.clone();
         scenarios.sort_unstable();
         let failover = scenarios.first() == Some(&Scenario::Failover);
+        let profile = self.profile.as_deref().map(|file| run.profile(self.profile_seconds, file)).transpose()?;
         self.keep(&mut all, run.cold(failover)?)?;
+        profile.map(|profile| run.wait_for(profile)).transpose()?;
         for scenario in scenarios {
             let figures = match scenario {
                 Scenario::Failover => continue,

@@ -4,7 +4,7 @@
 //! writes are in flight, and what they need next is planned when they are answered. So a slow write delays its own object and
 //! nothing else. What happens within [`Settings::debounce`] of a plan shares the next one, and a plan that takes long is followed
 //! by a longer pause ([`PLANNING`]). So that a new request does not wait for a thousand others, one plan writes at most
-//! [`Settings::round`].
+//! [`Settings::round`]. If there was more, the next plan is made as soon as all of these have begun.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -73,6 +73,8 @@ pub(crate) struct ControlLoop {
     planning: Duration,
     /// How long to pause after it.
     pause: Duration,
+    /// Whether it had more than one plan writes.
+    has_more: bool,
     /// Whether something has happened since that the next one should know of.
     unplanned: bool,
     counted_at: Duration,
@@ -112,6 +114,7 @@ impl ControlLoop {
             planned_for: Timestamp::default(),
             planning: Duration::ZERO,
             pause: Duration::ZERO,
+            has_more: false,
             unplanned: true,
             counted_at: Duration::ZERO,
             uncounted: true,
@@ -153,7 +156,8 @@ impl ControlLoop {
 
     /// How long the next plan is not made, whatever happens.
     fn until_plan(&self) -> Duration {
-        let next = self.planned_at.map(|planned_at| planned_at + self.pause).unwrap_or_default();
+        let pause = if self.has_more && self.planned.is_empty() { self.settings.debounce } else { self.pause };
+        let next = self.planned_at.map(|planned_at| planned_at + pause).unwrap_or_default();
         next.saturating_sub(self.clock.elapsed())
     }
 
@@ -264,6 +268,7 @@ impl ControlLoop {
                 && self.executor.may_begin(write, self.plan)
                 && self.pace.allows(write, &self.world)
         });
+        self.has_more = plan.len() > self.settings.round;
         plan.truncate(self.settings.round);
         self.planned = plan.into();
     }

@@ -20,7 +20,18 @@ impl AddressBlock {
         node: &str,
         request: Option<&str>,
     ) -> Result<Self, ConversionError> {
-        let mut block = Self::carve_for_nobody(pool, index)?;
+        Self::carve_with(pool, &EnginePool::try_from(&pool.spec)?, index, node, request)
+    }
+
+    /// The same, for whoever carves many blocks of a pool: `engine` is made of its specification.
+    pub fn carve_with(
+        pool: &AddressPool,
+        engine: &EnginePool,
+        index: u128,
+        node: &str,
+        request: Option<&str>,
+    ) -> Result<Self, ConversionError> {
+        let mut block = Self::carve_for_nobody(pool, engine, index)?;
         let labels = block.labels_mut();
         labels.insert(label::NODE.to_owned(), node.to_owned());
         if let Some(uid) = request {
@@ -31,7 +42,7 @@ impl AddressBlock {
 
     /// The object of block `index` of a pool for claims: like that of a node, but floating.
     pub fn carve_floating(pool: &AddressPool, index: u128) -> Result<Self, ConversionError> {
-        let mut block = Self::carve_for_nobody(pool, index)?;
+        let mut block = Self::carve_for_nobody(pool, &EnginePool::try_from(&pool.spec)?, index)?;
         block.labels_mut().insert(claims::label::FLOATING.to_owned(), "true".to_owned());
         Ok(block)
     }
@@ -39,21 +50,24 @@ impl AddressBlock {
     /// The object that occupies the name of block `index` of a pool, because the older pool with this UID
     /// carves its addresses. It can be deleted with its own pool.
     pub fn withhold(pool: &AddressPool, index: u128, older: &str) -> Result<Self, ConversionError> {
-        let mut block = Self::carve_for_nobody(pool, index)?;
+        let mut block = Self::carve_for_nobody(pool, &EnginePool::try_from(&pool.spec)?, index)?;
         block.labels_mut().insert(label::WITHHELD.to_owned(), "true".to_owned());
         block.annotations_mut().insert(annotation::WITHHELD_FOR.to_owned(), older.to_owned());
         block.metadata.finalizers = None;
         Ok(block)
     }
 
-    fn carve_for_nobody(pool: &AddressPool, index: u128) -> Result<Self, ConversionError> {
+    fn carve_for_nobody(
+        pool: &AddressPool,
+        engine: &EnginePool,
+        index: u128,
+    ) -> Result<Self, ConversionError> {
         let name = pool.name_any();
         let owner = pool.controller_owner_ref(&());
         let Some(mut owner) = owner else {
             return Err(ConversionError::NotStored { kind: "AddressPool", name });
         };
         owner.block_owner_deletion = Some(true);
-        let engine = EnginePool::try_from(&pool.spec)?;
         let block = engine.pool().block(index).and_then(|subnet| Some((subnet, i64::try_from(index).ok()?)));
         let Some((subnet, number)) = block else {
             return Err(ConversionError::NoBlock { pool: name, index, last: engine.pool().last_index() });

@@ -5,9 +5,11 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use http_body_util::BodyExt as _;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::DeleteParams;
@@ -30,8 +32,11 @@ use crate::host::process::{processor_time, resident};
 const ATTACHMENTS: &str = include_str!("../../../../deploy/optional/network-attachment-definitions.yaml");
 /// Objects that people make at once.
 const AT_ONCE: usize = 64;
-/// The account of all agents and controllers. Unlike an administrator's, its requests are queued where the API server is busy.
-const ACCOUNT: &str = "system:serviceaccount:kube-system:tenure";
+/// The accounts of agents and controllers, by which the API server queues their requests where it is busy.
+const ACCOUNTS: [&str; 2] =
+    ["system:serviceaccount:kube-system:tenured", "system:serviceaccount:kube-system:tenure-controller"];
+/// How it queues them.
+const FLOW_CONTROL: &str = include_str!("../../../../deploy/flow-control.yaml");
 
 /// An API server.
 pub(super) struct Cluster {
@@ -40,8 +45,8 @@ pub(super) struct Cluster {
 }
 
 enum Server {
-    /// kube-apiserver and etcd, and the configuration of everybody but people.
-    Real(Box<ControlPlane>, PathBuf),
+    /// kube-apiserver and etcd, and the configurations of agents and controllers.
+    Real(Box<ControlPlane>, [PathBuf; 2]),
     Embedded(LocalApi),
 }
 
@@ -73,11 +78,13 @@ impl Cluster {
         let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
         let role =
             json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
-        let user = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": ACCOUNT});
-        create(&bindings, json!({"metadata": {"name": "scale"}, "roleRef": role, "subjects": [user]}))
-            .await?;
-        let kubeconfig = plane.kubeconfig_for(&plane.url(), ACCOUNT, &["system:serviceaccounts"])?;
-        Ok(Self { server: Server::Real(Box::new(plane), kubeconfig), client })
+        let users = ACCOUNTS
+            .map(|name| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}));
+        create(&bindings, json!({"metadata": {"name": "scale"}, "roleRef": role, "subjects": users})).await?;
+        Self::queue(&client).await?;
+        let of = |account| plane.kubeconfig_for(&plane.url(), account, &["system:serviceaccounts"]);
+        let kubeconfigs = [of(ACCOUNTS[0])?, of(ACCOUNTS[1])?];
+        Ok(Self { server: Server::Real(Box::new(plane), kubeconfigs), client })
     }
 
     async fn install(client: &Client) -> Result<()> {
@@ -86,10 +93,32 @@ impl Cluster {
         objects::install(client, [attachments]).await
     }
 
-    /// How everybody but people reaches it.
-    pub(super) fn way(&self) -> Way {
+    /// Has requests queued as in a cluster.
+    async fn queue(client: &Client) -> Result<()> {
+        let (levels, schemas) = (Api::all(client.clone()), Api::all(client.clone()));
+        for text in FLOW_CONTROL.split("\n---\n") {
+            let object: Value = serde_saphyr::from_str(text).context("cannot read deploy/flow-control.yaml")?;
+            match object["kind"].as_str() {
+                Some("FlowSchema") => create::<FlowSchema>(&schemas, object).await?,
+                _ => create::<PriorityLevelConfiguration>(&levels, object).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// How agents reach it.
+    pub(super) fn way_of_agents(&self) -> Way {
+        self.way(|[agents, _]| agents)
+    }
+
+    /// How controllers reach it.
+    pub(super) fn way_of_controllers(&self) -> Way {
+        self.way(|[_, controllers]| controllers)
+    }
+
+    fn way(&self, whose: impl Fn(&[PathBuf; 2]) -> &PathBuf) -> Way {
         match &self.server {
-            Server::Real(_, kubeconfig) => Way::Kubeconfig(kubeconfig.clone()),
+            Server::Real(_, kubeconfigs) => Way::Kubeconfig(whose(kubeconfigs).clone()),
             Server::Embedded(server) => Way::Inside(server.clone()),
         }
     }
@@ -186,6 +215,20 @@ impl Cluster {
     pub(super) fn used(&self, part: Part) -> Result<Used> {
         let Some(plane) = self.plane() else { return Ok(Used::default()) };
         used(plane.process_id(part).with_context(|| format!("{part} has ended"))?)
+    }
+
+    /// Where the API server spends its processor time during the next `seconds`, as a file for `go tool pprof`.
+    pub(super) fn profile(&self, seconds: u64, file: &Path) -> Result<impl Future<Output = Result<()>> + use<>> {
+        let (client, file) = (self.client.clone(), file.to_owned());
+        ensure!(self.plane().is_some(), "the embedded API server has no profile of its own");
+        let path = format!("/debug/pprof/profile?seconds={seconds}");
+        let request = http::Request::get(&path).body(kube::client::Body::empty())?;
+        Ok(async move {
+            let answer = client.send(request).await.with_context(|| format!("cannot read {path}"))?;
+            ensure!(answer.status().is_success(), "the API server answers {} to {path}", answer.status());
+            let profile = answer.into_body().collect().await?.to_bytes();
+            std::fs::write(&file, profile).with_context(|| format!("cannot write {}", file.display()))
+        })
     }
 
     /// How many connections the API server has; nothing of an embedded one.

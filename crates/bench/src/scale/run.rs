@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use tenure_testbed::control_plane::{ApiRequests, Part};
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 
 use super::cluster::{Cluster, Used};
 use super::counted::{Flows, now};
@@ -78,14 +79,14 @@ impl Run {
             former: Used::default(),
         };
         for _ in 0..plan.workers.max(1) {
-            run.hands.push(run.hand()?);
+            run.hands.push(run.hand(run.cluster.way_of_agents())?);
         }
         Ok(run)
     }
 
-    fn hand(&self) -> Result<Hand> {
+    fn hand(&self, way: Way) -> Result<Hand> {
         let Plan { kind, networks, nodes, .. } = self.plan;
-        match self.cluster.way() {
+        match way {
             Way::Kubeconfig(kubeconfig) if self.plan.workers > 0 => {
                 Hand::process(Begin { kubeconfig, kind, networks, nodes })
             }
@@ -100,7 +101,7 @@ impl Run {
             !failover || self.plan.workers > 0,
             "only a controller in a process of its own can be killed"
         );
-        self.leaders = (0..=usize::from(failover)).map(|_| self.hand()).collect::<Result<_>>()?;
+        self.leaders = (0..=usize::from(failover)).map(|_| self.hand(self.cluster.way_of_controllers())).collect::<Result<_>>()?;
         let before = self.moment()?;
         self.leaders[0].order(&Order::Lead, &|_| {})?;
         let order = |nodes: &[usize]| {
@@ -240,6 +241,22 @@ impl Run {
             all.extend(hand.order(&Order::Count, &|_| {})?.flows);
         }
         Ok(all)
+    }
+
+    /// Writes where the API server spends its processor time from now on, for `seconds`, to a file; says so if it cannot.
+    pub fn profile(&self, seconds: u64, file: &Path) -> Result<JoinHandle<()>> {
+        let (profile, file) = (self.cluster.profile(seconds, file)?, file.display().to_string());
+        Ok(self.runtime.spawn(async move {
+            match profile.await {
+                Ok(()) => say(&format!("the profile of the API server is in {file}")),
+                Err(error) => say(&format!("there is no profile of the API server: {error:#}")),
+            }
+        }))
+    }
+
+    /// Waits for a profile.
+    pub fn wait_for(&self, profile: JoinHandle<()>) -> Result<()> {
+        Ok(self.runtime.block_on(profile)?)
     }
 
     /// How many connections the API server has, of agents, controller and people; nothing of an embedded one.
