@@ -127,7 +127,14 @@ impl Bed {
         until("no requests", async || self.requests().await.is_empty().then_some(())).await;
     }
 
-    /// Answers a request like a controller.
+    /// Creates the block that answers a request, like a controller.
+    pub(super) async fn grant(&self, request: &BlockRequest, pool: &str, index: u8) -> AddressBlock {
+        let mut block = block(pool, index, &request.spec.node_name);
+        block["metadata"]["labels"]["coil.cybozu.com/request"] = json!(request.uid().unwrap());
+        self.create(block).await
+    }
+
+    /// Answers a request in its status, like a controller.
     pub(super) async fn answer(&self, request: &str, status: &BlockRequestStatus) {
         let patch = Patch::Merge(json!({"status": status}));
         self.api::<BlockRequest>().patch_status(request, &PatchParams::default(), &patch).await.unwrap();
