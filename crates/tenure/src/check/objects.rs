@@ -205,11 +205,12 @@ fn one_request(snapshot: &Snapshot, request: &BlockRequest, findings: &mut Findi
         )
     };
     match request.outcome() {
-        RequestOutcome::Pending if let Some(block) = snapshot.block_that_answers(request) => {
-            if age > LATE {
-                let (problem, advice) = left_over(&block.name_any());
-                findings.differ("request-left-over", &subject, problem, advice);
-            }
+        RequestOutcome::Pending
+            if age > LATE
+                && let Some(block) = snapshot.block_that_answers(request) =>
+        {
+            let (problem, advice) = left_over(&block.name_any());
+            findings.differ("request-left-over", &subject, problem, advice);
         }
         RequestOutcome::Pending if age > LATE => findings.differ(
             "request-unanswered",
