@@ -10,8 +10,8 @@
 //! | `remote` | other nodes' blocks and claims, for hosts without a routing daemon |
 //! | `reports` | reports to people, as log lines and as Kubernetes events |
 //!
-//! The agent watches only what this node needs: pools, namespaces' annotations, and its own blocks and requests. Nothing here
-//! grows with the pods of the cluster.
+//! The agent watches only what this node needs: pools, namespaces' annotations, and its own blocks. It reads its own requests. Nothing
+//! here grows with the pods of the cluster.
 
 mod asks;
 mod facts;
@@ -30,12 +30,12 @@ use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::api::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
-use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, blocks_of_node};
+use tenure_api::coil::{AddressBlock, AddressPool, blocks_of_node};
 use tenure_api::read::Read;
 use tenure_handles::{Clock, Entropy};
 use tenure_watch::{Cache, CallError, Change, Connection, Heard, Note, Publisher, Seen};
-use tokio::sync::mpsc;
 use tokio::sync::watch::Receiver;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use remote::RemoteClaim;
@@ -45,7 +45,7 @@ pub use tenure_watch::{ApiHealth, WatchHealth};
 
 use crate::node::{Action, Event, PoolFacts, SeenBlock};
 use crate::sources::BlockSource;
-use asks::{Asks, SeenRequest};
+use asks::Asks;
 use remote::{NodeAddresses, Remote, RemoteBlock};
 use watch::{Watching, watch};
 
@@ -97,6 +97,15 @@ pub(crate) enum KnownPool {
     Invalid(String),
 }
 
+/// A block of this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OwnBlock {
+    /// What the node needs of it; `None` if it is invalid.
+    seen: Option<SeenBlock>,
+    /// The UID of the request that it answers.
+    request: Option<String>,
+}
+
 /// What all parts share.
 struct Shared {
     connection: Connection,
@@ -108,8 +117,9 @@ struct Shared {
     pools: Arc<Mutex<Cache<Seen<KnownPool>>>>,
     /// The pool that each namespace names, if it names one.
     namespaces: Arc<Mutex<Cache<Seen<Option<String>>>>>,
-    own_blocks: Mutex<Cache<Seen<SeenBlock>>>,
-    requests: Mutex<Cache<Seen<SeenRequest>>>,
+    own_blocks: Mutex<Cache<Seen<OwnBlock>>>,
+    /// There may be requests of this node that nobody here knows.
+    list_requests: Notify,
     /// Only the UID of this node's object matters.
     own_node: Mutex<Cache<Seen<()>>>,
     remote: Remote,
@@ -142,12 +152,12 @@ impl Objects {
             pools: Arc::default(),
             namespaces: Arc::default(),
             own_blocks: Mutex::default(),
-            requests: Mutex::default(),
+            list_requests: Notify::new(),
             own_node: Mutex::default(),
             asks: Mutex::default(),
         });
         shared.watch_all();
-        shared.spawn(Arc::clone(&shared).patrol());
+        shared.spawn(Arc::clone(&shared).list_requests());
         let node = &shared.options.node;
         let publisher = Publisher {
             component: "tenured",
@@ -268,13 +278,6 @@ impl Shared {
         let own = all().labels(&blocks_of_node(node));
         self.spawn(watch(Arc::clone(self), watched::OWN_BLOCKS, blocks, own, keep, hear));
 
-        let requests: Api<Read<BlockRequest>> = Api::all(client.clone());
-        let own_name = node.clone();
-        let keep = move |request: &BlockRequest| SeenRequest::of(request, &own_name);
-        let hear = |shared: &Arc<Self>, heard| shared.hear_request(heard);
-        let own = all().fields(&asks::of_node(node));
-        self.spawn(watch(Arc::clone(self), watched::OWN_REQUESTS, requests, own, keep, hear));
-
         let namespaces: Api<Read<PartialObjectMeta<Namespace>>> = Api::all(client.clone());
         let keep = |namespace: &PartialObjectMeta<Namespace>| Some(resolver::pool_of(namespace));
         let hear = |shared: &Arc<Self>, heard| drop(lock(&shared.namespaces).hear(heard));
@@ -330,28 +333,46 @@ impl Shared {
         }
     }
 
-    fn hear_block(&self, heard: Heard<SeenBlock>) {
+    fn hear_block(self: &Arc<Self>, heard: Heard<OwnBlock>) {
+        let mut answers = Vec::new();
         let mut blocks = lock(&self.own_blocks);
+        let listed_again = matches!(heard, Heard::Finish) && blocks.is_complete();
+        let is_new = match &heard {
+            Heard::Applied(block, _) | Heard::Answered(_, block, _) => {
+                blocks.uid(&block.key) != Some(&block.uid)
+            }
+            _ => false,
+        };
         for change in blocks.hear(heard) {
             (self.tell)(match change {
-                Change::Seen { value, .. } => Event::BlockSeen(value),
+                Change::Seen { key: name, uid, value: OwnBlock { seen, request } } => {
+                    answers.extend(request.map(|request| (request, name.clone())));
+                    seen.map_or(Event::BlockGone { name, uid }, Event::BlockSeen)
+                }
                 Change::Gone { key: name, uid } => Event::BlockGone { name, uid },
             });
         }
+        drop(blocks);
+        let mut look = listed_again;
+        for (request, block) in answers {
+            self.block_answers(&request, &block);
+            look |= is_new && !self.asks().may_have(&request);
+        }
+        if look {
+            self.list_requests.notify_one();
+        }
     }
 
-    /// The event for a block, if it is this node's and valid.
-    fn own_block(&self, block: &AddressBlock) -> Option<SeenBlock> {
+    /// What is kept of a block, if it is this node's.
+    fn own_block(&self, block: &AddressBlock) -> Option<OwnBlock> {
         if block.node() != Some(&self.options.node) {
             return None;
         }
-        match facts::block(block) {
-            Ok(seen) => Some(seen),
-            Err(why) => {
-                tracing::warn!(block = block.name_any(), why, "a block of this node is invalid");
-                None
-            }
+        let seen = facts::block(block);
+        if let Err(why) = &seen {
+            tracing::warn!(block = block.name_any(), why, "a block of this node is invalid");
         }
+        Some(OwnBlock { seen: seen.ok(), request: block.request_uid().map(str::to_owned) })
     }
 
     /// Makes a call, and retries transient failures until [`ObjectsOptions::patience`] is over.

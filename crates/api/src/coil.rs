@@ -63,6 +63,11 @@ pub mod annotation {
     pub const WITHHELD_FOR: &str = "tenure/withheld-for";
     /// On a namespace: the pool of its pods.
     pub const POOL: &str = "coil.cybozu.com/pool";
+    /// On a request: what its node takes as the answer. With the value [`BLOCK`] that is the block, which names the request's UID
+    /// (`coil.cybozu.com/request`). The status then says only why there is none.
+    pub const ANSWERED_BY: &str = "tenure/answered-by";
+    /// The value of [`ANSWERED_BY`].
+    pub const BLOCK: &str = "block";
 }
 
 /// Types and reasons of conditions.

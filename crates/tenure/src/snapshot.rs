@@ -168,6 +168,12 @@ impl Snapshot {
         self.blocks.iter().filter_map(AddressBlock::node).map(str::to_owned).collect()
     }
 
+    /// The block that answers a request by itself, if the request takes that as its answer.
+    pub(crate) fn block_that_answers(&self, request: &BlockRequest) -> Option<&AddressBlock> {
+        let uid = request.metadata.uid.as_deref().filter(|_| request.is_answered_by_block())?;
+        self.blocks.iter().find(|block| block.request_uid() == Some(uid))
+    }
+
     /// The readable pools as the engine's pools, by name.
     pub(crate) fn engines(&self) -> BTreeMap<String, EnginePool> {
         let engine = |pool: &AddressPool| Some((pool.name_any(), EnginePool::try_from(&pool.spec).ok()?));

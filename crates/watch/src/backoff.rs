@@ -19,7 +19,7 @@ fn longest_after(failures: u32) -> Duration {
 }
 
 /// A random duration between half of `wait` and `wait`.
-pub(crate) fn jitter(wait: Duration, entropy: &dyn Entropy) -> Duration {
+pub fn jitter(wait: Duration, entropy: &dyn Entropy) -> Duration {
     let half = wait / 2;
     let nanos = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX);
     wait.saturating_sub(half) + Duration::from_nanos(entropy.next_u64() % nanos.saturating_add(1).max(1))

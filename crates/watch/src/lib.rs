@@ -20,7 +20,7 @@ mod events;
 mod health;
 mod watch;
 
-pub use backoff::{Backoff, Retry};
+pub use backoff::{Backoff, Retry, jitter};
 pub use cache::{Cache, Change, Epoch, Heard, Identity, Known, Seen, place};
 pub use calls::{CallError, ErrorKind, Every, every, exactly, json_patch, unread};
 pub use changes::{ChangeLog, Changed, Cursor, Cursors};

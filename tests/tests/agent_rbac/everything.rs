@@ -18,7 +18,7 @@ type Rights = BTreeSet<(String, String, String)>;
 const RIGHTS: &[(&str, &str, &str)] = &[
     ("addresspools", "coil.cybozu.com", "get list watch"),
     ("addressblocks", "coil.cybozu.com", "get list watch patch delete"),
-    ("blockrequests", "coil.cybozu.com", "get list watch create delete"),
+    ("blockrequests", "coil.cybozu.com", "get list create delete"),
     ("ippools", "ipam.gcp-cni.cast.ai", "get list watch"),
     ("nodealiases", "ipam.gcp-cni.cast.ai", "get list watch create patch"),
     ("egresses", "coil.cybozu.com", "get list watch"),

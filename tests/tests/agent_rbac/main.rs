@@ -135,7 +135,11 @@ async fn an_agent_may_do_for_its_own_node_all_that_it_does() -> Result<()> {
     Api::<Namespace>::all(agent.clone()).list_metadata(&ListParams::default()).await?;
     Api::<Node>::all(agent.clone()).get("node-1").await?;
     let requests: Api<BlockRequest> = Api::all(agent.clone());
-    requests.create(&PostParams::default(), &request("req-default-node-1", "node-1")?).await?;
+    // As the agent makes it: the block is its answer.
+    let asked = request("req-default-node-1", "node-1")?.answered_by_block();
+    requests.create(&PostParams::default(), &asked).await?;
+    let read = requests.get("req-default-node-1").await?;
+    ensure!(read.is_answered_by_block(), "{read:?}");
     requests.list(&ListParams::default().fields("spec.nodeName=node-1")).await?;
     requests.delete("req-default-node-1", &DeleteParams::default()).await?;
 

@@ -1,42 +1,46 @@
-//! Block requests: the node's wishes as objects that the controller answers.
+//! Block requests: the node's wishes as objects. The block that names a request is its answer.
 //!
 //! ```text
-//!   AskForBlock ──▶ open ──create──▶ the request exists ──answered──▶ told ──delete──▶ nothing is left
+//!   AskForBlock ──▶ open ──create──▶ the request exists ──its block is seen──▶ granted ──1 s, delete──▶ nothing is left
 //!                    │                      │
-//!                    │ API away, refused    │ vanished, API away
-//!                    └──────▶ refused ◀─────┘
+//!                    │ API away, refused    │ a read shows a refusal, or that it vanished; API away
+//!                    └──────▶ refused ◀─────┘───────────────────────────────────────────delete──▶ nothing is left
 //! ```
 //!
-//! A wish is registered before its request exists, so no answer can come too early: every answer finds the wish, whether a
-//! watch, a list or our own read brings it. A request of this node without a wish is deleted: it comes from an earlier run of
-//! this agent, or from a call whose answer was lost. If it was answered meanwhile, its block is used like any other.
+//! A request costs three writes: the agent creates it, the controller creates the block, and the agent deletes the request.
+//! The annotation `tenure/answered-by: block` says that nobody waits for an answer in the status. Controllers that do not know it
+//! write one, which counts as well.
+//!
+//! Nobody watches requests: the API server would send each event of the kind to the watches of all nodes. The watch of this node's
+//! blocks shows what was granted; everything else is read ([`looks`]). A block may be seen before the call that created its request
+//! is answered, and only that answer tells the request's UID. So whoever comes second looks for the other one.
+//!
+//! A request of this node without a wish is deleted: it comes from an earlier run of this agent, or from a call whose answer was
+//! lost. If it has a block, that is used like any other.
+
+mod looks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{ListParams, PostParams};
+use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt};
 use tenure_api::coil::{AddressBlock, BlockRequest};
-use tenure_handles::Timestamp;
-use tenure_watch::{CallError, Change, Epoch, Heard, Identity, exactly};
+use tenure_watch::{CallError, exactly};
 
 use super::{Shared, facts, lock};
 use crate::node::{AskId, Event, Refusal, RefusalKind, Urgency};
 
-/// A request without an answer for this long is read, in case the watch missed it.
-const LOOK: Duration = Duration::from_secs(10);
 /// A granted block is read if the watch has not shown it after this time. Its request is deleted then, when the pods that waited
 /// for the block do not need the API server any more.
 const SHOWN: Duration = Duration::from_secs(1);
-
-/// What is kept of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SeenRequest {
-    answer: Option<Result<String, Refusal>>,
-    deleting: bool,
-}
+/// The API server may still perform a write so long after it was sent.
+const LATE_WRITE: Duration = Duration::from_secs(70);
+/// The status of the API server for an object that exists already.
+const CONFLICT: u16 = 409;
 
 /// The wishes, by the names of their requests.
 #[derive(Debug, Default)]
@@ -50,15 +54,26 @@ pub(super) struct Asks {
 struct Open {
     ask: AskId,
     pool: String,
-    /// When the request was created, if it was.
-    created: Option<Timestamp>,
+    /// The UID of the request, once its creation is confirmed.
+    uid: Option<String>,
 }
 
-impl SeenRequest {
-    /// What is kept of a request, if it is this node's.
-    pub(super) fn of(request: &BlockRequest, node: &str) -> Option<Self> {
-        let deleting = request.metadata.deletion_timestamp.is_some();
-        (request.spec.node_name == node).then(|| Self { answer: facts::answer(request), deleting })
+impl Asks {
+    /// Ends a wish. From now on its request is being deleted.
+    fn end(&mut self, name: &str) -> Option<Open> {
+        let open = self.open.remove(name)?;
+        self.closing.extend(open.uid.clone());
+        Some(open)
+    }
+
+    /// Whether the request with this UID may be one of these, as far as UIDs are known.
+    pub(super) fn may_have(&self, uid: &str) -> bool {
+        self.has(uid) || self.open.values().any(|open| open.uid.is_none())
+    }
+
+    /// Whether the request with this UID waits, or is being deleted.
+    pub(super) fn has(&self, uid: &str) -> bool {
+        self.closing.contains(uid) || self.open.values().any(|open| open.uid.as_deref() == Some(uid))
     }
 }
 
@@ -75,7 +90,7 @@ impl Shared {
             }
         };
         tracing::info!(request = name, pool, ?urgency, "requesting a block");
-        let open = Open { ask, pool: pool.clone(), created: None };
+        let open = Open { ask, pool: pool.clone(), uid: None };
         self.asks().open.insert(name.clone(), open);
         let shared = Arc::clone(self);
         self.spawn(async move { shared.create(name, &pool).await });
@@ -83,18 +98,25 @@ impl Shared {
 
     async fn create(self: &Arc<Self>, name: String, pool: &str) {
         let requests: Api<BlockRequest> = Api::all(self.connection.client());
-        let call = lock(&self.requests).epoch();
+        // How many calls may have created it, although none said so.
+        let doubtful = AtomicUsize::new(0);
         let made = async {
             let node = self.owner().await?;
-            let mut request = BlockRequest::of(&node, pool)
+            let request = BlockRequest::of(&node, pool)
                 .map_err(|error| Refusal { kind: RefusalKind::Unusable, message: error.to_string() })?;
+            let mut request = request.answered_by_block();
             request.metadata.name = Some(name.clone());
             let made = self.insist(
                 || format!("creating BlockRequest {name:?}"),
                 || async {
+                    doubtful.fetch_add(1, Ordering::Relaxed);
                     match requests.create(&PostParams::default(), &request).await {
                         // The answer to an earlier attempt was lost.
-                        Err(kube::Error::Api(status)) if status.code == 409 => requests.get(&name).await,
+                        Err(kube::Error::Api(status)) if status.code == CONFLICT => requests.get(&name).await,
+                        Err(kube::Error::Api(status)) if matches!(status.code, 400..=407 | 410..=499) => {
+                            doubtful.fetch_sub(1, Ordering::Relaxed);
+                            Err(kube::Error::Api(status))
+                        }
                         other => other,
                     }
                 },
@@ -102,14 +124,13 @@ impl Shared {
             made.await.map_err(|error| refusal(&error))
         };
         match made.await {
-            Ok(request) => {
-                let now = self.clock.now();
-                if let Some(open) = self.asks().open.get_mut(&name) {
-                    open.created = Some(now);
+            Ok(request) => self.created(name, &request).await,
+            Err(refusal) => {
+                self.refuse(&name, refusal);
+                if doubtful.into_inner() > 0 {
+                    self.clear(&name).await;
                 }
-                self.show_request(call, &request);
             }
-            Err(refusal) => self.give_up(&name, refusal),
         }
     }
 
@@ -135,96 +156,88 @@ impl Shared {
         Ok(node)
     }
 
-    /// Processes a request from the answer to a call of this epoch.
-    fn show_request(self: &Arc<Self>, call: Epoch, request: &BlockRequest) {
-        let seen = SeenRequest::of(request, &self.options.node);
-        self.hear_request(Heard::Answered(call, Identity::named(&request.metadata), seen));
-    }
-
-    /// Processes events of this node's requests.
-    pub(super) fn hear_request(self: &Arc<Self>, heard: Heard<SeenRequest>) {
-        let mut requests = lock(&self.requests);
-        for change in requests.hear(heard) {
-            match change {
-                Change::Seen { key, uid, value } => self.request_seen(key, uid, value),
-                Change::Gone { key, .. } => self.request_gone(&key),
-            }
+    /// The request exists. Waits for its answer.
+    async fn created(self: &Arc<Self>, name: String, request: &BlockRequest) {
+        let uid = request.uid().unwrap_or_default();
+        if let Some(open) = self.asks().open.get_mut(&name) {
+            open.uid = Some(uid.clone());
         }
-    }
-
-    fn request_seen(self: &Arc<Self>, name: String, uid: String, seen: SeenRequest) {
-        let mut asks = self.asks();
-        if !asks.open.contains_key(&name) {
-            drop(asks);
-            if !seen.deleting {
-                tracing::info!(request = name, "deleting an abandoned block request");
-                self.close(name, uid, Duration::ZERO);
-            }
-            return;
-        }
-        let Some(answer) = seen.answer else { return };
-        let Some(Open { ask, .. }) = asks.open.remove(&name) else { return };
-        drop(asks);
-        let keep = match answer {
-            Ok(block) => {
-                tracing::info!(request = name, block, "a block was granted");
-                (self.tell)(Event::BlockGranted { ask, block: block.clone() });
-                let shared = Arc::clone(self);
-                self.spawn(async move { shared.look_for_block(&block).await });
-                SHOWN
-            }
-            Err(refusal) => {
-                tracing::warn!(request = name, refusal = refusal.message, "a block was refused");
-                (self.tell)(Event::BlockRefused { ask, refusal });
-                Duration::ZERO
-            }
+        // From now on a block finds the wish. One that was seen before is found here.
+        let answer = {
+            let blocks = lock(&self.own_blocks);
+            let mut all = blocks.all_facts();
+            let answer = all.find(|(_, block)| block.request.as_ref() == Some(&uid));
+            answer.map(|(block, _)| block.to_owned())
         };
-        self.close(name, uid, keep);
-    }
-
-    fn request_gone(&self, name: &str) {
-        let Some(Open { ask, pool, .. }) = self.asks().open.remove(name) else { return };
-        let message = format!("BlockRequest {name:?} was deleted before it was answered");
-        tracing::warn!(request = name, pool, "{message}");
-        let refusal = Refusal { kind: RefusalKind::Unreachable, message };
-        (self.tell)(Event::BlockRefused { ask, refusal });
-    }
-
-    /// Refuses a wish whose request may or may not exist.
-    fn give_up(self: &Arc<Self>, name: &str, refusal: Refusal) {
-        let Some(Open { ask, pool, .. }) = self.asks().open.remove(name) else { return };
-        tracing::warn!(request = name, pool, refusal = refusal.message, "requesting a block failed");
-        (self.tell)(Event::BlockRefused { ask, refusal });
-        // If it appears from now on, it is deleted because it has no wish; this one was seen before.
-        let seen = lock(&self.requests).uid(name).map(str::to_owned);
-        if let Some(uid) = seen {
-            self.close(name.to_owned(), uid, Duration::ZERO);
+        match answer {
+            Some(block) => self.block_answers(&uid, &block),
+            None => self.look_at_request(name, request).await,
         }
     }
 
-    /// Deletes a request after this time, and retries until it succeeds.
-    fn close(self: &Arc<Self>, name: String, uid: String, keep: Duration) {
-        if !self.asks().closing.insert(uid.clone()) {
-            return;
+    /// There is a block of this node that names the request with this UID.
+    pub(super) fn block_answers(self: &Arc<Self>, uid: &str, block: &str) {
+        let name = {
+            let asks = self.asks();
+            let mut open = asks.open.iter();
+            open.find(|(_, open)| open.uid.as_deref() == Some(uid)).map(|(name, _)| name.clone())
+        };
+        if let Some(name) = name {
+            self.grant(&name, block);
         }
+    }
+
+    /// Resolves a wish.
+    fn grant(self: &Arc<Self>, name: &str, block: &str) {
+        let Some(Open { ask, uid, .. }) = self.asks().end(name) else { return };
+        tracing::info!(request = name, block, "a block was granted");
+        (self.tell)(Event::BlockGranted { ask, block: block.to_owned() });
+        let (shared, block) = (Arc::clone(self), block.to_owned());
+        self.spawn(async move { shared.look_for_block(&block).await });
+        self.delete_request(name.to_owned(), uid, SHOWN);
+    }
+
+    /// Refuses a wish. Its request is deleted, if it is known to exist.
+    fn refuse(self: &Arc<Self>, name: &str, refusal: Refusal) {
+        let Some(Open { ask, pool, uid }) = self.asks().end(name) else { return };
+        tracing::warn!(request = name, pool, refusal = refusal.message, "a block was refused");
+        (self.tell)(Event::BlockRefused { ask, refusal });
+        self.delete_request(name.to_owned(), uid, Duration::ZERO);
+    }
+
+    /// Deletes a request that was noted as being deleted. Waits before, and retries until it succeeds.
+    fn delete_request(self: &Arc<Self>, name: String, uid: Option<String>, wait: Duration) {
+        let Some(uid) = uid else { return };
         let shared = Arc::clone(self);
         self.spawn(async move {
-            tokio::time::sleep(keep).await;
-            let requests: Api<BlockRequest> = Api::all(shared.connection.client());
-            let (exactly, mut backoff) = (exactly(Some(uid.clone()), None), shared.connection.backoff());
-            let act = || format!("deleting BlockRequest {name:?}");
-            loop {
-                match shared.insist(act, || requests.delete(&name, &exactly)).await {
-                    Ok(_) => break,
-                    // Not found, or replaced by another one.
-                    Err(error) if error.is_stale() => break,
-                    Err(error) => tracing::warn!(%error, "a request cannot be deleted yet"),
-                }
-                backoff.wait().await;
-            }
-            shared.hear_request(Heard::Gone(name, uid.clone()));
+            tokio::time::sleep(wait).await;
+            // It is not found later, or replaced by another one.
+            shared.delete_until(&name, &exactly(Some(uid.clone()), None)).await;
             shared.asks().closing.remove(&uid);
         });
+    }
+
+    /// Deletes a request that may exist or still come into being. Nothing else has its name, ever.
+    async fn clear(&self, name: &str) {
+        let by_name = DeleteParams::default();
+        if !self.delete_until(name, &by_name).await {
+            tokio::time::sleep(LATE_WRITE).await;
+            self.delete_until(name, &by_name).await;
+        }
+    }
+
+    /// Deletes a request, and retries until the API server has done it or does not have it. Returns whether it had.
+    async fn delete_until(&self, name: &str, which: &DeleteParams) -> bool {
+        let requests: Api<BlockRequest> = Api::all(self.connection.client());
+        let (act, mut backoff) = (|| format!("deleting BlockRequest {name:?}"), self.connection.backoff());
+        loop {
+            match self.insist(act, || requests.delete(name, which)).await {
+                Ok(_) => return true,
+                Err(error) if error.is_stale() => return false,
+                Err(error) => tracing::warn!(%error, "a request cannot be deleted yet"),
+            }
+            backoff.wait().await;
+        }
     }
 
     /// A granted block exists; if the watch is behind, it is read.
@@ -241,54 +254,6 @@ impl Shared {
             self.show_block(call, &block);
         }
     }
-
-    /// Reads requests without an answer for long, in case the watch missed it.
-    pub(super) async fn patrol(self: Arc<Self>) {
-        loop {
-            tokio::time::sleep(LOOK).await;
-            self.look_at_requests().await;
-        }
-    }
-
-    pub(super) async fn look_at_requests(self: &Arc<Self>) {
-        let now = self.clock.now();
-        let long_ago = |open: &Open| open.created.is_some_and(|at| now.since(at) >= LOOK);
-        let old: Vec<String> = self
-            .asks()
-            .open
-            .iter()
-            .filter(|(_, open)| long_ago(open))
-            .map(|(name, _)| name.clone())
-            .collect();
-        if old.is_empty() {
-            return;
-        }
-        let requests: Api<BlockRequest> = Api::all(self.connection.client());
-        let of_node = ListParams::default().fields(&of_node(&self.options.node));
-        let call = lock(&self.requests).epoch();
-        match self.insist(|| "listing BlockRequests".to_owned(), || requests.list(&of_node)).await {
-            Ok(list) => {
-                let there: BTreeMap<String, BlockRequest> =
-                    list.items.into_iter().map(|request| (request.name_any(), request)).collect();
-                for name in old {
-                    match there.get(&name) {
-                        Some(request) => self.show_request(call, request),
-                        None => self.request_gone(&name),
-                    }
-                }
-            }
-            Err(error) => {
-                for name in old {
-                    self.give_up(&name, refusal(&error));
-                }
-            }
-        }
-    }
-}
-
-/// The field selector for the requests of a node.
-pub(super) fn of_node(node: &str) -> String {
-    format!("spec.nodeName={node}")
 }
 
 fn refusal(error: &CallError) -> Refusal {

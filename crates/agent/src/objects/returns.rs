@@ -1,6 +1,7 @@
 //! Returns blocks: deletes the object if it is still the same one and still names this node.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
@@ -13,6 +14,9 @@ use crate::node::Event;
 
 /// How many concurrent changes of a block are tolerated while it is returned. The node tries again later.
 const TRIES: usize = 5;
+
+/// How long to wait before looking again whether a request is deleted: as long as it stays after its block was granted.
+const CLOSED: Duration = Duration::from_secs(1);
 
 /// Somebody else changed the block meanwhile.
 struct Changed;
@@ -61,6 +65,13 @@ impl Shared {
             self.show_block(call, &block);
             return Ok(Ok(()));
         }
+        if let Some(request) = block.request_uid()
+            && !self.is_closed(request).await
+        {
+            // Without the block, the controller would carve another one for the request.
+            tracing::info!(block = name, "a block is not returned while its request exists");
+            return Ok(Ok(()));
+        }
         // The finalizer is removed on the version that was read, and the deletion names the resulting version.
         let rest: Vec<&String> = block.finalizers().iter().filter(|known| *known != FINALIZER).collect();
         let mut version = block.resource_version();
@@ -96,8 +107,19 @@ impl Shared {
         }
     }
 
+    /// Waits a while until nothing is left of a request. Returns whether that is so.
+    async fn is_closed(&self, uid: &str) -> bool {
+        for _ in 0..TRIES {
+            if !self.asks().has(uid) {
+                return true;
+            }
+            tokio::time::sleep(CLOSED).await;
+        }
+        !self.asks().has(uid)
+    }
+
     /// Processes a block from the answer to a call of this epoch.
-    pub(super) fn show_block(&self, call: Epoch, block: &AddressBlock) {
+    pub(super) fn show_block(self: &Arc<Self>, call: Epoch, block: &AddressBlock) {
         let seen = self.own_block(block);
         self.hear_block(Heard::Answered(call, Identity::named(&block.metadata), seen));
     }

@@ -4,7 +4,7 @@
 pub const POOLS: &str = "AddressPools";
 /// The blocks of this node.
 pub const OWN_BLOCKS: &str = "AddressBlocks of this node";
-/// The requests of this node.
+/// The requests of this node, which are listed at the start.
 pub const OWN_REQUESTS: &str = "BlockRequests of this node";
 /// The annotations of all namespaces.
 pub const NAMESPACES: &str = "Namespaces";

@@ -1,12 +1,12 @@
 //! `BlockRequest`: a node's wish for one more block of a pool, and its answer.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{CustomResource, KubeSchema};
+use kube::{CustomResource, KubeSchema, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::condition::{self, reason};
-use super::rules;
+use super::{annotation, rules};
 
 /// Who wants a block of which pool. Cannot be changed: another wish is another request.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,7 +91,19 @@ pub enum RequestOutcome<'a> {
 }
 
 impl BlockRequest {
-    /// What became of the request: a failure counts before a completion, because both are set when a pool is exhausted.
+    /// The same, for a node that takes the block itself as the answer.
+    #[must_use]
+    pub fn answered_by_block(mut self) -> Self {
+        self.annotations_mut().insert(annotation::ANSWERED_BY.to_owned(), annotation::BLOCK.to_owned());
+        self
+    }
+
+    /// Whether the node takes the block itself as the answer. Then nobody writes into the status that there is one.
+    pub fn is_answered_by_block(&self) -> bool {
+        self.annotations().get(annotation::ANSWERED_BY).is_some_and(|by| by == annotation::BLOCK)
+    }
+
+    /// What the status says became of the request: a failure counts before a completion, because both are set when a pool is exhausted.
     pub fn outcome(&self) -> RequestOutcome<'_> {
         let Some(status) = &self.status else { return RequestOutcome::Pending };
         if let Some(failed) = status.holds(condition::FAILED) {
@@ -161,5 +173,17 @@ mod tests {
         request.status = Some(BlockRequestStatus::failed(reason::OUT_OF_BLOCKS, "pool1 is full", &now));
         let failed = RequestOutcome::Failed { reason: "OutOfBlocks", message: "pool1 is full" };
         assert_eq!(request.outcome(), failed);
+    }
+
+    #[test]
+    fn a_request_says_whether_the_block_is_its_answer() {
+        let mut request = BlockRequest::new("req-pool1-node1", BlockRequestSpec::default());
+        assert!(!request.is_answered_by_block());
+        request.annotations_mut().insert("tenure/answered-by".to_owned(), "status".to_owned());
+        assert!(!request.is_answered_by_block(), "another value means nothing");
+        let request = request.answered_by_block();
+        assert!(request.is_answered_by_block());
+        assert_eq!(request.annotations()["tenure/answered-by"], "block");
+        assert_eq!(request.outcome(), RequestOutcome::Pending);
     }
 }

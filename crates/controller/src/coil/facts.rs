@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
-use tenure_api::coil::{AddressBlock, AddressPool, ConversionError, EnginePool};
+use tenure_api::coil::{AddressBlock, AddressPool, BlockRequest, ConversionError, EnginePool};
 use tenure_ipam::Subnet;
 
 use super::carved::{Carved, Number};
@@ -33,6 +33,14 @@ pub(super) struct BlockFacts {
     pub(super) subnet: Option<Subnet>,
     pub(super) floating: bool,
     pub(super) withheld: bool,
+}
+
+/// What is needed of a request whose status has no answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct RequestFacts {
+    pub(super) created: Option<Time>,
+    /// Its UID, if the block itself is its answer.
+    pub(super) by_block: Option<Arc<str>>,
 }
 
 /// A block that cannot be read: its number, and the addresses computed from its pool.
@@ -78,6 +86,14 @@ impl BlockFacts {
     /// The pool that it belongs to.
     pub(super) fn owner(&self) -> Option<&Arc<str>> {
         self.pool.as_ref().or(self.number.as_ref().map(|number| &number.pool))
+    }
+}
+
+impl RequestFacts {
+    pub(super) fn of(request: &BlockRequest) -> Self {
+        let uid = || request.metadata.uid.as_deref().map(Arc::from);
+        let by_block = request.is_answered_by_block().then(uid).flatten();
+        Self { created: request.creation_timestamp(), by_block }
     }
 }
 

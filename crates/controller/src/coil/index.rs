@@ -14,7 +14,7 @@ use tenure_ipam::Address;
 
 use super::addresses::{Addresses, Source};
 use super::carved::{Carved, Change, Number, networks};
-use super::facts::{BlockFacts, NodeState, NumberFacts, PoolFacts};
+use super::facts::{BlockFacts, NodeState, NumberFacts, PoolFacts, RequestFacts};
 use super::pending::Pending;
 use super::requests::waits;
 use super::share::Shares;
@@ -29,7 +29,7 @@ pub(super) struct Index {
     pub(super) carved: Arc<Carved>,
     pub(super) overlaps: Arc<Overlaps>,
     pub(super) shares: Shares,
-    /// Waiting requests, oldest first.
+    /// Requests without an answer, in the status or as a block if that is their answer; the oldest first.
     waiting: BTreeSet<(Option<Time>, Arc<str>)>,
     /// Names of blocks by the UID of the request that they answer.
     answers: HashMap<Arc<str>, Vec<Arc<str>>>,
@@ -37,8 +37,10 @@ pub(super) struct Index {
     pools: HashMap<Arc<str>, PoolFacts>,
     blocks: HashMap<Arc<str>, BlockFacts>,
     unreadable: HashMap<Arc<str>, NumberFacts>,
-    /// When each waiting request was created.
-    requests: HashMap<Arc<str>, Option<Time>>,
+    /// Requests whose status has no answer.
+    requests: HashMap<Arc<str>, RequestFacts>,
+    /// The names of those among them whose answer is the block itself, by UID.
+    by_block: HashMap<Arc<str>, Arc<str>>,
     /// Blocks and ledgers by their addresses.
     addresses: Addresses,
     /// What ledgers hold of addresses that are unique in the cluster.
@@ -261,6 +263,9 @@ impl Index {
                 if blocks.is_empty() {
                     self.answers.remove(uid);
                 }
+                if let Some(request) = self.by_block.get(uid).cloned() {
+                    self.line_up(&request);
+                }
             }
         }
         if let Some(node) = &facts.node {
@@ -293,21 +298,29 @@ impl Index {
     }
 
     fn take_request(&mut self, world: &World, name: &Arc<str>) {
-        let waiting = world.coil().requests.get(name).filter(|request| waits(request));
-        let now = waiting.map(ResourceExt::creation_timestamp);
-        let before = self.requests.get(name);
-        if before == now.as_ref() {
+        let now = world.coil().requests.get(name).filter(|request| waits(request)).map(RequestFacts::of);
+        if self.requests.get(name) == now.as_ref() {
             return;
         }
-        if let Some(before) = before {
-            self.waiting.remove(&(before.clone(), Arc::clone(name)));
+        if let Some(before) = self.requests.remove(name) {
+            self.waiting.remove(&(before.created, Arc::clone(name)));
+            before.by_block.and_then(|uid| self.by_block.remove(&uid));
         }
-        match now {
-            Some(created) => {
-                self.waiting.insert((created.clone(), Arc::clone(name)));
-                self.requests.insert(Arc::clone(name), created);
-            }
-            None => _ = self.requests.remove(name),
+        if let Some(now) = now {
+            self.by_block.extend(now.by_block.clone().map(|uid| (uid, Arc::clone(name))));
+            self.requests.insert(Arc::clone(name), now);
+            self.line_up(name);
+        }
+    }
+
+    /// A request without an answer in its status waits, unless there is the block that is its answer.
+    fn line_up(&mut self, name: &Arc<str>) {
+        let Some(request) = self.requests.get(name) else { return };
+        let place = (request.created.clone(), Arc::clone(name));
+        if request.by_block.as_ref().is_some_and(|uid| self.answers.contains_key(uid)) {
+            self.waiting.remove(&place);
+        } else {
+            self.waiting.insert(place);
         }
     }
 

@@ -1,12 +1,12 @@
 //! Metrics of pools, blocks and requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use kube::ResourceExt;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use tenure_api::coil::{PoolUsage, RequestOutcome};
+use tenure_api::coil::{AddressBlock, BlockRequest, PoolUsage, RequestOutcome};
 use tenure_handles::Timestamp;
 
 use crate::metrics::{Numbers, labels, metric};
@@ -59,9 +59,7 @@ impl Count for CoilMetrics {
             self.waiting.set(0);
             return;
         }
-        let waiting =
-            world.coil().requests.iter().filter(|request| request.outcome() == RequestOutcome::Pending);
-        self.waiting.set(i64::try_from(waiting.count()).unwrap_or(i64::MAX));
+        self.waiting.set(i64::try_from(waiting(world)).unwrap_or(i64::MAX));
         for pool in world.coil().pools.iter() {
             let name = pool.name_any();
             let Some(status) = &pool.status else { continue };
@@ -85,6 +83,24 @@ impl Count for CoilMetrics {
             self.node_blocks.get_or_create(&labels([("node", node), ("pool", pool)])).set(count.into());
         }
     }
+}
+
+/// How many requests wait: their status has no answer, and there is no block that is it.
+fn waiting(world: &World) -> usize {
+    let objects = world.coil();
+    let pending = objects.requests.iter().filter(|request| request.outcome() == RequestOutcome::Pending);
+    let (by_block, others): (Vec<&BlockRequest>, Vec<_>) =
+        pending.partition(|request| request.is_answered_by_block());
+    let mut unanswered: HashSet<&str> =
+        by_block.iter().filter_map(|request| request.metadata.uid.as_deref()).collect();
+    if !unanswered.is_empty() {
+        objects
+            .blocks
+            .iter()
+            .filter_map(AddressBlock::request_uid)
+            .for_each(|uid| _ = unanswered.remove(uid));
+    }
+    others.len() + unanswered.len()
 }
 
 fn states(numbers: &Numbers, pool: &str, usage: &PoolUsage) {

@@ -1,4 +1,7 @@
 //! Serving requests: each gets the lowest block of its pool that nobody has, gets at this moment, or must not have.
+//!
+//! A request of which the block is the answer waits again when its block is gone. So it gets none while its node is missing or
+//! out of service: such a node's blocks are released, again and again.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -36,7 +39,10 @@ pub(super) fn serve(
     }
     let mut allocator = Allocator { world, index, now, shares, pools: BTreeMap::new() };
     let waiting = index.waiting().filter_map(|name| world.coil().requests.get(name));
-    let of_live_nodes = waiting.filter(|request| !world.saw_deletion_of(&request.spec.node_name));
+    let of_live_nodes = waiting.filter(|request| {
+        let node = &request.spec.node_name;
+        !world.saw_deletion_of(node) && (!request.is_answered_by_block() || world.lives(node))
+    });
     of_live_nodes
         .filter(|request| !request.metadata.uid.as_deref().is_some_and(|uid| coming.contains(uid)))
         .filter_map(|request| match allocator.next_step(request) {

@@ -96,12 +96,24 @@ impl Cluster {
     }
 
     fn put_request(&mut self, name: &str, pool: &str, status: &serde_json::Value) {
+        let request = self.request(name, pool, status);
+        self.world.coil_mut().requests.apply(request);
+    }
+
+    fn request(&mut self, name: &str, pool: &str, status: &serde_json::Value) -> BlockRequest {
         let request = json!({
             "apiVersion": "coil.cybozu.com/v2", "kind": "BlockRequest", "metadata": {"name": name, "uid": name},
             "spec": {"nodeName": "n1", "poolName": pool}, "status": status,
         });
-        let request: BlockRequest = self.stamped(object(request));
-        self.world.coil_mut().requests.apply(request);
+        self.stamped(object(request))
+    }
+
+    /// The block that the plan creates.
+    fn planned_block(&mut self) -> AddressBlock {
+        let now = Timestamp::from_millis(1_794_000_000_000);
+        let writes = self.planner.plan(&self.world, &mut Board::default(), now);
+        let block = writes.iter().find_map(|write| write.of::<BlockWrite>()?.block()).unwrap().clone();
+        self.stamped(block)
     }
 
     /// The plan now, and how many objects it looked at.
@@ -224,4 +236,20 @@ fn a_pool_that_waits_only_for_a_write_in_flight_goes_when_that_is_over() {
     cluster.settle();
     cluster.world.in_flight.clear();
     assert_eq!(cluster.plan().0, ["pool_finalizers"]);
+}
+
+#[test]
+fn requests_that_have_their_blocks_are_not_looked_at() {
+    let mut cluster = Cluster::of(2);
+    for number in 0..20 {
+        let request =
+            cluster.request(&format!("r{number}"), "p", &serde_json::Value::Null).answered_by_block();
+        cluster.world.coil_mut().requests.apply(request);
+        let block = cluster.planned_block();
+        cluster.world.coil_mut().blocks.apply(block);
+    }
+    cluster.settle();
+    // Another node asks: only that is looked at.
+    cluster.put_request("another", "q", &serde_json::Value::Null);
+    assert_eq!(cluster.plan(), (vec!["create"], 2));
 }

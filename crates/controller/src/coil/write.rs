@@ -1,15 +1,18 @@
 //! Writes of blocks, pools and requests.
 //!
-//! A request is served in two writes, each of which any leader may repeat or take over:
+//! A request of our agents is served in one write, because the block is the answer (`tenure/answered-by: block`). Others get an
+//! answer in the status as well. Any leader may repeat each write or take over after it:
 //!
 //! ```text
-//!    pending ──Create──▶ a block names the request ──Complete──▶ complete
-//!       │    (the block's name is the lock)      (CAS on the request)
+//!    pending ──Create──▶ a block names the request ══ if the block is the answer ══▶ nothing is left to do
+//!       │    (the block's name is the lock) │
+//!       │                                   └──Complete (CAS on the request)──▶ complete
 //!       └──Refuse (CAS on the request)──▶ failed
 //! ```
 //!
 //! The node uses the block as soon as it sees it. `Refuse` and `Complete` name the resource version that was read: if
-//! anybody else has decided since, they conflict.
+//! anybody else has decided since, they conflict. A request that only its block answers is pending again if that block goes
+//! before the request: its node does not return the block so early.
 //!
 //! The name is the lock within a pool. Where pools share addresses, whoever carves from the older one first occupies
 //! the names of the younger ones' blocks, and nobody carves from a younger pool where an older one has addresses
@@ -43,7 +46,7 @@ pub enum BlockWrite {
         /// The block.
         block: Box<AddressBlock>,
     },
-    /// Answers a request: complete, or complete and failed.
+    /// Answers a request in its status: complete, unless the block is the answer, or complete and failed.
     Answer {
         /// The request.
         request: At,

@@ -275,9 +275,18 @@ impl Server {
         }
     }
 
+    /// A node requests a block, and expects the answer in the status.
     pub(crate) fn request(&mut self, name: &str, node: &str, pool: &str) -> String {
+        self.request_answered(name, node, pool, false)
+    }
+
+    /// The same; the block may be the answer.
+    pub(crate) fn request_answered(&mut self, name: &str, node: &str, pool: &str, by_block: bool) -> String {
         let spec = BlockRequestSpec { node_name: node.to_owned(), pool_name: pool.to_owned() };
         let mut request = BlockRequest::new(name, spec);
+        if by_block {
+            request = request.answered_by_block();
+        }
         self.stamp(&mut request);
         self.log.push(Update::Request(request.clone()));
         self.requests.insert(name.to_owned(), request.clone());

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt;
 use proptest::prelude::*;
-use tenure_api::coil::RequestOutcome;
+use tenure_api::coil::{BlockRequest, RequestOutcome};
 
 use super::model::{Leaders, Outcome, Server, Turn, turn};
 use super::*;
@@ -16,7 +16,7 @@ const NODES: [&str; 4] = ["a", "b", "c", "d"];
 
 #[derive(Clone, Debug)]
 enum Op {
-    Request { node: usize, pool: usize },
+    Request { node: usize, pool: usize, by_block: bool },
     ForgetRequest(usize),
     ReturnBlock(usize),
     DeletePool(usize),
@@ -28,7 +28,7 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        6 => (0..NODES.len(), 0..POOLS.len()).prop_map(|(node, pool)| Op::Request { node, pool }),
+        6 => request(),
         1 => any::<usize>().prop_map(Op::ForgetRequest),
         2 => any::<usize>().prop_map(Op::ReturnBlock),
         1 => (0..POOLS.len()).prop_map(Op::DeletePool),
@@ -37,6 +37,15 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..POOLS.len()).prop_map(Op::GrowPool),
         37 => turn().prop_map(Op::Turn),
     ]
+}
+
+/// A request of either sort.
+fn request() -> impl Strategy<Value = Op> {
+    (0..NODES.len(), 0..POOLS.len(), any::<bool>()).prop_map(|(node, pool, by_block)| Op::Request {
+        node,
+        pool,
+        by_block,
+    })
 }
 
 struct Run {
@@ -66,11 +75,11 @@ impl Run {
 
     fn apply(&mut self, op: &Op) {
         match *op {
-            Op::Request { node, pool } => {
+            Op::Request { node, pool, by_block } => {
                 self.asked += 1;
                 let name = format!("r{}", self.asked);
                 if self.server.nodes.contains_key(NODES[node]) {
-                    let uid = self.server.request(&name, NODES[node], POOLS[pool]);
+                    let uid = self.server.request_answered(&name, NODES[node], POOLS[pool], by_block);
                     self.askers.insert(uid, NODES[node].to_owned());
                 }
             }
@@ -108,6 +117,12 @@ impl Run {
         }
     }
 
+    /// Whether a block answers this request.
+    fn has_block(&self, request: &BlockRequest) -> bool {
+        let uid = request.metadata.uid.as_deref();
+        self.server.blocks.values().any(|block| block.request_uid() == uid)
+    }
+
     /// Always holds.
     fn check(&self) -> Result<(), TestCaseError> {
         let mut held: Vec<(u128, u128, &str)> = Vec::new();
@@ -129,13 +144,17 @@ impl Run {
                 prop_assert!(false, "one request has both {other} and {name}");
             }
             let request = self.server.requests.values().find(|request| request.uid().as_deref() == Some(uid));
-            match request.map(tenure_api::coil::BlockRequest::outcome) {
+            match request.map(BlockRequest::outcome) {
                 Some(RequestOutcome::Failed { reason, .. }) => {
                     prop_assert!(false, "{name} exists for a request that was refused: {reason}");
                 }
                 Some(RequestOutcome::Block(answer)) => prop_assert_eq!(answer, name.as_str()),
                 Some(RequestOutcome::Pending) | None => {}
             }
+        }
+        for request in self.server.requests.values().filter(|request| request.is_answered_by_block()) {
+            let answered = matches!(request.outcome(), RequestOutcome::Block(_));
+            prop_assert!(!answered, "{} got an answer that nobody reads", request.name_any());
         }
         held.sort_unstable();
         for pair in held.windows(2) {
@@ -155,9 +174,9 @@ impl Run {
         }
         self.server.settle(&mut planner);
         for request in self.server.requests.values() {
-            prop_assert_ne!(
-                request.outcome(),
-                RequestOutcome::Pending,
+            let by_block = request.is_answered_by_block() && self.has_block(request);
+            prop_assert!(
+                by_block || request.outcome() != RequestOutcome::Pending,
                 "{} waits for ever",
                 request.name_any()
             );
@@ -229,12 +248,12 @@ proptest! {
 
     #[test]
     fn a_crash_between_any_two_writes_loses_nothing(
-        asks in proptest::collection::vec((0..NODES.len(), 0..POOLS.len()), 1..12),
+        asks in proptest::collection::vec(request(), 1..12),
         survive in proptest::collection::vec(0_usize..4, 1..20),
     ) {
         let mut run = Run::new();
-        for (node, pool) in asks {
-            run.apply(&Op::Request { node, pool });
+        for ask in &asks {
+            run.apply(ask);
         }
         // Each leader performs this many of its writes, and is then replaced by one that knows only the API.
         for writes in survive {
@@ -249,12 +268,12 @@ proptest! {
 
     #[test]
     fn what_a_deposed_leader_writes_late_changes_nothing(
-        asks in proptest::collection::vec((0..NODES.len(), 0..POOLS.len()), 1..12),
+        asks in proptest::collection::vec(request(), 1..12),
         steps in 0_usize..3,
     ) {
         let mut run = Run::new();
-        for (node, pool) in asks {
-            run.apply(&Op::Request { node, pool });
+        for ask in &asks {
+            run.apply(ask);
         }
         let mut deposed = Planner::default();
         for _ in 0..steps {

@@ -135,7 +135,8 @@ impl Run {
     fn ask(&mut self, node: &str, pool: &str) {
         if self.server.nodes.contains_key(node) {
             self.number += 1;
-            self.server.request(&format!("r{}", self.number), node, pool);
+            let by_block = self.number.is_multiple_of(2);
+            self.server.request_answered(&format!("r{}", self.number), node, pool, by_block);
         }
     }
 

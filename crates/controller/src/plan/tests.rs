@@ -339,3 +339,53 @@ fn a_node_that_asks_without_end_leaves_blocks_for_the_others() {
     server.settle(&mut planner);
     assert_eq!(of(&server, "large"), 90, "what a node needs for its pods it gets");
 }
+
+/// The verbs of writes of blocks and requests, in order.
+fn verbs(writes: &[Write]) -> Vec<&'static str> {
+    let pools = ["pool_status", "pool_finalizers"];
+    writes.iter().map(|write| write.verb()).filter(|verb| !pools.contains(verb)).collect()
+}
+
+#[test]
+fn a_request_that_the_block_answers_costs_one_write_and_another_one_two() {
+    let mut server = server(4);
+    let mut planner = Planner::default();
+    server.request("plain", "a", "p");
+    assert_eq!(verbs(&server.settle(&mut planner)), ["create", "answer"]);
+    let uid = server.request_answered("by-block", "b", "p", true);
+    assert_eq!(verbs(&server.settle(&mut planner)), ["create"]);
+    assert_eq!(outcome(&server, "by-block"), RequestOutcome::Pending, "nobody reads an answer");
+    assert_eq!(server.blocks["p-1"].request_uid(), Some(uid.as_str()));
+    assert_eq!(verbs(&server.settle(&mut Planner::default())), [""; 0], "the next leader knows that, too");
+    server.delete_request("by-block");
+    assert_eq!(verbs(&server.settle(&mut planner)), [""; 0]);
+    assert_eq!(server.blocks.len(), 2);
+}
+
+#[test]
+fn a_request_that_the_block_would_answer_is_refused_like_any_other() {
+    let mut server = server(1);
+    server.request_answered("first", "a", "p", true);
+    server.request_answered("second", "b", "p", true);
+    server.settle(&mut Planner::default());
+    assert_eq!(outcome(&server, "first"), RequestOutcome::Pending);
+    assert_eq!(failed(&server.requests["second"]).0, "OutOfBlocks");
+}
+
+#[test]
+fn a_request_that_only_a_block_answers_gets_none_while_its_node_is_out_of_service_or_missing() {
+    let mut server = server(4);
+    let mut planner = Planner::default();
+    server.settle(&mut planner);
+    server.node("a", Some("node.kubernetes.io/out-of-service"));
+    server.request_answered("out", "a", "p", true);
+    server.request_answered("missing", "late", "p", true);
+    assert_eq!(
+        verbs(&server.settle(&mut planner)),
+        [""; 0],
+        "its block would be released at once, and carved again"
+    );
+    server.node("a", None);
+    server.node("late", None);
+    assert_eq!(verbs(&server.settle(&mut planner)), ["create", "create"]);
+}

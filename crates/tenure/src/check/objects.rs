@@ -13,7 +13,8 @@ use crate::snapshot::{Snapshot, networks, subnet};
 
 /// The controller answers in milliseconds; after this many seconds it is late.
 const LATE: i64 = 60;
-/// A node deletes its requests at once; after this many seconds one is left over.
+/// A node deletes its requests at once; after this many seconds one with an answer in its status is left over. One that its block answers
+/// is after [`LATE`]: if the block goes, the controller carves another one for it.
 const LEFT_OVER: i64 = 300;
 
 pub(super) fn compare(snapshot: &Snapshot, findings: &mut Findings) {
@@ -197,7 +198,20 @@ fn one_request(snapshot: &Snapshot, request: &BlockRequest, findings: &mut Findi
         );
         return;
     }
+    let left_over = |block: &str| {
+        (
+            format!("was answered with block {block}, and node {node} has not taken it away"),
+            format!("see whether the agent of node {node} runs; then kubectl delete blockrequest it"),
+        )
+    };
     match request.outcome() {
+        RequestOutcome::Pending
+            if age > LATE
+                && let Some(block) = snapshot.block_that_answers(request) =>
+        {
+            let (problem, advice) = left_over(&block.name_any());
+            findings.differ("request-left-over", &subject, problem, advice);
+        }
         RequestOutcome::Pending if age > LATE => findings.differ(
             "request-unanswered",
             &subject,
@@ -210,12 +224,10 @@ fn one_request(snapshot: &Snapshot, request: &BlockRequest, findings: &mut Findi
             format!("node {node} gets no block of pool {pool}: {message}"),
             "append a subnet to the pool, or delete pods",
         ),
-        RequestOutcome::Block(block) if age > LEFT_OVER => findings.differ(
-            "request-left-over",
-            &subject,
-            format!("was answered with block {block}, and node {node} has not taken it away"),
-            format!("see whether the agent of node {node} runs; then kubectl delete blockrequest it"),
-        ),
+        RequestOutcome::Block(block) if age > LEFT_OVER => {
+            let (problem, advice) = left_over(block);
+            findings.differ("request-left-over", &subject, problem, advice);
+        }
         _ => {}
     }
 }

@@ -58,6 +58,18 @@ const FAULTS: &[Fault] = &[
     ("request-unanswered", "request r", |it| {
         it.requests.push(request("r", "node1", "2026-11-15T11:50:00Z", &json!({})));
     }),
+    ("request-unanswered", "request r", |it| {
+        it.requests.push(request("r", "node1", "2026-11-15T11:58:59Z", &json!({})).answered_by_block());
+    }),
+    // The status needs the answer, although there is a block.
+    ("request-unanswered", "request r", |it| {
+        it.requests.push(request("r", "node1", "2026-11-15T11:50:00Z", &json!({})));
+        it.blocks[0].labels_mut().insert("coil.cybozu.com/request".into(), "r".into());
+    }),
+    ("request-left-over", "request r", |it| {
+        it.requests.push(request("r", "node1", "2026-11-15T11:58:59Z", &json!({})).answered_by_block());
+        it.blocks[0].labels_mut().insert("coil.cybozu.com/request".into(), "r".into());
+    }),
     ("request-failed", "request r", |it| {
         let failed =
             json!({"conditions": [{"type": "Failed", "status": "True", "reason": "x", "message": "full"}]});
@@ -214,6 +226,15 @@ fn pods_of_a_system_that_was_here_before_are_left_alone() {
 fn without_kubernetes_holds_need_no_pods() {
     let mut snapshot = system();
     snapshot.pods = None;
+    assert_eq!(kinds(&snapshot), []);
+}
+
+#[test]
+fn a_request_that_has_its_block_may_stay_for_a_minute() {
+    let mut snapshot = system();
+    let asked = request("r", "node1", "2026-11-15T11:59:00Z", &json!({})).answered_by_block();
+    snapshot.requests.push(asked);
+    snapshot.blocks[0].labels_mut().insert("coil.cybozu.com/request".into(), "r".into());
     assert_eq!(kinds(&snapshot), []);
 }
 

@@ -225,17 +225,18 @@ pub(super) fn request(snapshot: &Snapshot, it: &Difference) -> Verdict {
             ),
         );
     }
-    match request.outcome() {
-        RequestOutcome::Block(block)
-            if snapshot.blocks.iter().any(|it| it.name_any() == block && it.node() == Some(node)) =>
-        {
-            Step::guarded(
-                Object::of(request),
-                Operation::Delete,
-                format!("block {block} is there for node {node}, whose agent sees the block itself"),
-            )
-        }
-        _ => Verdict::advised("its block does not belong to the node that asked", it),
+    let block = match request.outcome() {
+        RequestOutcome::Block(block) => snapshot.blocks.iter().find(|it| it.name_any() == block),
+        RequestOutcome::Pending => snapshot.block_that_answers(request),
+        RequestOutcome::Failed { .. } => None,
+    };
+    match block.filter(|block| block.node() == Some(node)) {
+        Some(block) => Step::guarded(
+            Object::of(request),
+            Operation::Delete,
+            format!("block {} is there for node {node}, whose agent sees the block itself", block.name_any()),
+        ),
+        None => Verdict::advised("its block does not belong to the node that asked", it),
     }
 }
 

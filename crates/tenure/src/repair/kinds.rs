@@ -99,7 +99,7 @@ pub(crate) const KINDS: &[Kind] = &[
     ),
     kind(
         "request-left-over",
-        "a request was answered, and its node has not deleted it",
+        "a request was answered or has its block, and its node has not deleted it",
         Writes(
             "deletes the request, if its block exists: the node learns of the block from the block itself",
         ),

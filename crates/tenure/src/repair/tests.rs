@@ -97,6 +97,14 @@ const FAULTS: &[Fault] = &[
             json!({"addressBlockName": "default-0", "conditions": [{"type": "Complete", "status": "True"}]});
         it.requests.push(request("r", "node1", "2026-11-15T11:00:00Z", &complete));
     }),
+    ("request-left-over", Expected::Gone, |it| {
+        it.requests.push(request("r", "node1", "2026-11-15T11:58:00Z", &json!({})).answered_by_block());
+        it.blocks[0].labels_mut().insert("coil.cybozu.com/request".into(), "r".into());
+    }),
+    ("request-left-over", Expected::Cannot, |it| {
+        it.requests.push(request("r", "node1", "2026-11-15T11:58:00Z", &json!({})).answered_by_block());
+        it.blocks[1].labels_mut().insert("coil.cybozu.com/request".into(), "r".into());
+    }),
     ("request-left-over", Expected::Cannot, |it| {
         let complete =
             json!({"addressBlockName": "default-1", "conditions": [{"type": "Complete", "status": "True"}]});

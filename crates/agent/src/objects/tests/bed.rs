@@ -36,7 +36,6 @@ pub(super) struct Bed {
 pub(super) struct Agent {
     pub(super) objects: Objects,
     pub(super) told: Arc<Mutex<Vec<Event>>>,
-    pub(super) clock: Arc<ManualClock>,
     _life: DropGuard,
 }
 
@@ -127,7 +126,14 @@ impl Bed {
         until("no requests", async || self.requests().await.is_empty().then_some(())).await;
     }
 
-    /// Answers a request like a controller.
+    /// Creates the block that answers a request, like a controller.
+    pub(super) async fn grant(&self, request: &BlockRequest, pool: &str, index: u8) -> AddressBlock {
+        let mut block = block(pool, index, &request.spec.node_name);
+        block["metadata"]["labels"]["coil.cybozu.com/request"] = json!(request.uid().unwrap());
+        self.create(block).await
+    }
+
+    /// Answers a request in its status, like a controller.
     pub(super) async fn answer(&self, request: &str, status: &BlockRequestStatus) {
         let patch = Patch::Merge(json!({"status": status}));
         self.api::<BlockRequest>().patch_status(request, &PatchParams::default(), &patch).await.unwrap();
@@ -140,7 +146,7 @@ impl Bed {
     /// An agent that starts.
     pub(super) fn agent_with(&self, options: ObjectsOptions) -> Agent {
         let told: Arc<Mutex<Vec<Event>>> = Arc::default();
-        let clock = Arc::new(ManualClock::at(RuntimeClock.now()));
+        let clock = ManualClock::at(RuntimeClock.now());
         let tell = {
             let told = Arc::clone(&told);
             move |event| told.lock().unwrap().push(event)
@@ -148,8 +154,8 @@ impl Bed {
         let stop = CancellationToken::new();
         let client = self.faults.client(self.server.clone(), "default");
         let entropy = SeededEntropy::new(7);
-        let objects = Objects::start(client, options, Arc::clone(&clock), entropy, tell, stop.clone());
-        Agent { objects, told, clock, _life: stop.drop_guard() }
+        let objects = Objects::start(client, options, clock, entropy, tell, stop.clone());
+        Agent { objects, told, _life: stop.drop_guard() }
     }
 
     /// An agent that has read everything.

@@ -8,6 +8,7 @@ use serde_json::json;
 use tenure_api::coil::AddressBlock;
 
 use super::bed::{Bed, NODE, a_moment, until};
+use crate::node::Event;
 use crate::objects::remote::NodeAddresses;
 use crate::objects::{Objects, ObjectsOptions, RemoteClaim, RemoteRoutes, with_lingering};
 
@@ -72,7 +73,8 @@ async fn blocks_of_known_other_nodes_are_routed_by_family_and_merged_by_gateway(
         ("fd02::2", &["fd01::4/126", "fd01::8/126"]),
     ]);
     assert_eq!(first, expected);
-    assert_eq!(agent.objects.health().watches.len(), 7);
+    agent.until("the first lists", |event| *event == Event::ApiRead).await;
+    assert_eq!(agent.objects.health().watches.len(), 6);
     // A node becomes known, a block goes.
     bed.node("node-unknown", &["10.0.0.4"]).await;
     bed.merge::<AddressBlock>("default-3", json!({"metadata": {"finalizers": []}})).await;

@@ -1,5 +1,7 @@
 //! Returning blocks.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Preconditions};
@@ -182,6 +184,27 @@ async fn with_the_api_server_away_a_block_stays_until_it_is_tried_again() {
     agent.return_block(&block);
     until("some tries", async || (bed.faults.struck(away) > 2).then_some(())).await;
     bed.faults.clear();
+    agent.return_block(&block);
+    agent.gone("default-0", &block.uid().unwrap()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_goes_back_after_the_request_that_it_answers() {
+    let bed = Bed::new(39).await;
+    let agent = bed.ready().await;
+    let failing =
+        bed.faults.add(Rule::fail(StatusCode::FORBIDDEN).on(Calls::of(Verb::Delete).to("blockrequests")));
+    agent.ask(1, "default");
+    let request = bed.a_request().await;
+    let block = bed.grant(&request, "default", 0).await;
+    agent.answer_to(1).await;
+    agent.return_block(&block);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(bed.faults.struck(failing) > 1);
+    assert!(there(&bed, "default-0").await.is_some(), "the controller would carve another one");
+    bed.faults.clear();
+    bed.no_requests().await;
+    // The node says it again.
     agent.return_block(&block);
     agent.gone("default-0", &block.uid().unwrap()).await;
 }

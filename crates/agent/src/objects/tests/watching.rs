@@ -175,7 +175,7 @@ async fn health_says_which_watch_fails_while_what_is_known_stays_known() {
     let agent = bed.ready().await;
     let health = agent.objects.health();
     assert!(health.works() && health.complete && health.last_answer.is_some(), "{health:?}");
-    assert_eq!(health.watches.len(), 5, "{health:?}");
+    assert_eq!(health.watches.len(), 4, "{health:?}");
     bed.away();
     let health = until("a failing watch", async || {
         let health = agent.objects.health();

@@ -11,7 +11,7 @@ use tenure_cni::Failure;
 use tenure_controller::{Controller, Settings as ControllerSettings};
 use tenure_handles::SeededEntropy;
 use tenure_testbed::clock::RuntimeClock;
-use tenure_testbed::faults::{Calls, Rule};
+use tenure_testbed::faults::{Calls, Faults, Rule};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::bed::{Bed, NODE, until};
@@ -244,4 +244,29 @@ async fn on_a_bad_connection_every_add_gets_its_address_in_the_end_and_no_reques
     );
     bed.faults.clear();
     bed.no_requests().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_costs_three_writes() {
+    let bed = Bed::new(76).await;
+    bed.pool("default", 2, "10.1.0.0/24").await;
+    bed.namespace("team", None).await;
+    let of_controller = Faults::seeded(76);
+    let client = of_controller.client(bed.server.clone(), "default");
+    let stop = CancellationToken::new();
+    let controller = Controller::new(client, RuntimeClock, ControllerSettings::new("test"));
+    tokio::spawn(controller.run(stop.clone()));
+    let _controller = stop.drop_guard();
+    let whole = whole(&bed, settings(), Vec::new());
+    whole.ready().await;
+    whole.add("a", "team").await.unwrap();
+    until("a block", async || (!block_names(&bed).await.is_empty()).then_some(())).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    bed.no_requests().await;
+    let blocks = block_names(&bed).await.len() as u64;
+    let asked = |of: &Faults, calls: Calls| of.tally(&calls).asked;
+    let by_agent = asked(&bed.faults, Calls::writes().to("blockrequests"));
+    let by_controller =
+        ["addressblocks", "blockrequests"].map(|kind| asked(&of_controller, Calls::writes().to(kind)));
+    assert_eq!((by_agent, by_controller), (2 * blocks, [blocks, 0]), "of {blocks} blocks");
 }

@@ -61,6 +61,7 @@ pub(super) enum Op {
         pool: usize,
         status: u8,
         index: u8,
+        by_block: bool,
     },
     Ledger {
         ledger: usize,
@@ -104,8 +105,8 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(pool, subnets, bits, excludes, anew, deleting)| Op::Pool { pool, subnets, bits, excludes, anew, deleting }),
         8 => (number.clone(), proptest::option::weighted(0.2, 0..ODD.len()), 0_u8..8, node.clone(), 0..REQUESTS.len(), any::<bool>())
             .prop_map(|(number, odd, kind, node, request, marked)| Op::Block { number, odd, kind, node, request, marked }),
-        8 => (0..REQUESTS.len(), node.clone(), pool, 0_u8..5, index)
-            .prop_map(|(request, node, pool, status, index)| Op::Request { request, node, pool, status, index }),
+        8 => (0..REQUESTS.len(), node.clone(), pool, 0_u8..5, index, any::<bool>())
+            .prop_map(|(request, node, pool, status, index, by_block)| Op::Request { request, node, pool, status, index, by_block }),
         3 => (0..LEDGERS.len(), proptest::collection::vec(0_u8..16, 0..5), proptest::bool::weighted(0.2))
             .prop_map(|(ledger, offsets, named)| Op::Ledger { ledger, offsets, named }),
         3 => (node, proptest::bool::weighted(0.3)).prop_map(|(node, out_of_service)| Op::Node { node, out_of_service }),
@@ -212,7 +213,7 @@ impl Events {
             Op::Block { number, odd, kind, node, request, marked } => {
                 self.put_block(*number, *odd, (*kind, *marked), NODES[*node], REQUESTS[*request]);
             }
-            Op::Request { request, node, pool, status, index } => {
+            Op::Request { request, node, pool, status, index, by_block } => {
                 let block = block_name(POOLS[*pool], u128::from(*index));
                 let complete = json!([{"type": "Complete", "status": "True"}]);
                 let status = match status {
@@ -223,6 +224,9 @@ impl Events {
                 let spec = json!({"nodeName": NODES[*node], "poolName": POOLS[*pool]});
                 let mut object = BlockRequest::new(REQUESTS[*request], serde_json::from_value(spec).unwrap());
                 object.status = serde_json::from_value(status).unwrap();
+                if *by_block {
+                    object = object.answered_by_block();
+                }
                 let known =
                     self.world.coil().requests.get(REQUESTS[*request]).map(|known| known.metadata.clone());
                 self.stamp(&mut object, known.as_ref(), false);
