@@ -182,7 +182,8 @@ impl Flags {
         let mut scenarios = self.scenario.clone();
         scenarios.sort_unstable();
         let failover = scenarios.first() == Some(&Scenario::Failover);
-        let profile = self.profile.as_deref().map(|file| run.profile(self.profile_seconds, file)).transpose()?;
+        let profile =
+            self.profile.as_deref().map(|file| run.profile(self.profile_seconds, file)).transpose()?;
         self.keep(&mut all, run.cold(failover)?)?;
         profile.map(|profile| run.wait_for(profile)).transpose()?;
         for scenario in scenarios {

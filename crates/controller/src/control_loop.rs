@@ -156,7 +156,8 @@ impl ControlLoop {
 
     /// How long the next plan is not made, whatever happens.
     fn until_plan(&self) -> Duration {
-        let pause = if self.has_more && self.planned.is_empty() { self.settings.debounce } else { self.pause };
+        let pause =
+            if self.has_more && self.planned.is_empty() { self.settings.debounce } else { self.pause };
         let next = self.planned_at.map(|planned_at| planned_at + pause).unwrap_or_default();
         next.saturating_sub(self.clock.elapsed())
     }

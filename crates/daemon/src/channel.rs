@@ -80,7 +80,9 @@ impl Channel {
             // Requests that waited for the same connection only learn that there is none.
             Err(error) if is_lack(&error) || self.speaks.load(Ordering::Relaxed) == Speaks::Http1 as u8 => {
                 if self.speaks.swap(Speaks::Http1 as u8, Ordering::Relaxed) != Speaks::Http1 as u8 {
-                    tracing::info!("the API server does not speak HTTP/2; each watch has a connection of its own");
+                    tracing::info!(
+                        "the API server does not speak HTTP/2; each watch has a connection of its own"
+                    );
                 }
                 match again {
                     Some(request) => self.http1()?.send(request).await,
@@ -120,7 +122,8 @@ fn http2(config: &Config) -> kube::Result<Client> {
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(config.connect_timeout);
-    let mut builder = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_only();
+    let mut builder =
+        HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_only();
     if let Some(name) = &config.tls_server_name {
         let name = name.clone().try_into().map_err(|_| {
             let why = format!("tls-server-name \"{name}\" of the kubeconfig is no name of a host");
@@ -163,7 +166,8 @@ fn is_lack(error: &kube::Error) -> bool {
         // TLS says so itself if the server knows protocols, and this is none of them.
         let refused = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         let alert = rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol);
-        if refused.and_then(|error| error.downcast_ref()).is_some_and(|error: &rustls::Error| *error == alert) {
+        if refused.and_then(|error| error.downcast_ref()).is_some_and(|error: &rustls::Error| *error == alert)
+        {
             return true;
         }
         cause = error.source();

@@ -97,7 +97,8 @@ impl Cluster {
     async fn queue(client: &Client) -> Result<()> {
         let (levels, schemas) = (Api::all(client.clone()), Api::all(client.clone()));
         for text in FLOW_CONTROL.split("\n---\n") {
-            let object: Value = serde_saphyr::from_str(text).context("cannot read deploy/flow-control.yaml")?;
+            let object: Value =
+                serde_saphyr::from_str(text).context("cannot read deploy/flow-control.yaml")?;
             match object["kind"].as_str() {
                 Some("FlowSchema") => create::<FlowSchema>(&schemas, object).await?,
                 _ => create::<PriorityLevelConfiguration>(&levels, object).await?,
@@ -218,7 +219,11 @@ impl Cluster {
     }
 
     /// Where the API server spends its processor time during the next `seconds`, as a file for `go tool pprof`.
-    pub(super) fn profile(&self, seconds: u64, file: &Path) -> Result<impl Future<Output = Result<()>> + use<>> {
+    pub(super) fn profile(
+        &self,
+        seconds: u64,
+        file: &Path,
+    ) -> Result<impl Future<Output = Result<()>> + use<>> {
         let (client, file) = (self.client.clone(), file.to_owned());
         ensure!(self.plane().is_some(), "the embedded API server has no profile of its own");
         let path = format!("/debug/pprof/profile?seconds={seconds}");

@@ -101,7 +101,9 @@ impl Run {
             !failover || self.plan.workers > 0,
             "only a controller in a process of its own can be killed"
         );
-        self.leaders = (0..=usize::from(failover)).map(|_| self.hand(self.cluster.way_of_controllers())).collect::<Result<_>>()?;
+        self.leaders = (0..=usize::from(failover))
+            .map(|_| self.hand(self.cluster.way_of_controllers()))
+            .collect::<Result<_>>()?;
         let before = self.moment()?;
         self.leaders[0].order(&Order::Lead, &|_| {})?;
         let order = |nodes: &[usize]| {

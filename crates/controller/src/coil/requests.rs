@@ -153,7 +153,8 @@ impl<'a> Inventory<'a> {
             ),
         })?;
         self.taken.insert(index, index);
-        AddressBlock::carve_with(self.pool, &self.engine, index, node, Some(request_uid)).map_err(Refusal::invalid)
+        AddressBlock::carve_with(self.pool, &self.engine, index, node, Some(request_uid))
+            .map_err(Refusal::invalid)
     }
 
     /// The lowest number that is neither taken nor exists, found without copying what exists.
