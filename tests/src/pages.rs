@@ -1,7 +1,11 @@
 //! Pages of the documentation as tests read them: code blocks, the command lines in them with what they print, and code in prose.
 //! Promises nothing about prose itself.
 
+mod script;
+
 use std::path::{Path, PathBuf};
+
+pub use script::Script;
 
 use crate::reference::root;
 

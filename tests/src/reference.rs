@@ -4,6 +4,7 @@
 
 mod flags;
 mod kinds;
+pub mod metrics;
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,5 +1,6 @@
 //! `docs/reference/flags.md`: every program with its verbs, flags and variables.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use clap::{Arg, Command};
@@ -17,31 +18,54 @@ A flag wins over its variable. Durations are written `500ms`, `30s`, `5m` or `1h
 pub(super) fn page(programs: &[Command]) -> String {
     let mut text = HEAD.to_owned();
     for program in programs {
-        section(&mut text, program, program.get_name(), 2);
+        section(&mut text, program, program.get_name(), 2, &[]);
     }
     text
 }
 
-fn section(text: &mut String, command: &Command, name: &str, level: usize) {
+/// How many verbs have the same flag when it is shown once for all of them.
+const SHARED: usize = 5;
+
+fn section(text: &mut String, command: &Command, name: &str, level: usize, shared: &[String]) {
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let _ = writeln!(text, "\n{} {name}\n\n{}", "#".repeat(level), sentence(&cell(&about)));
-    let all: Vec<&Arg> = command.get_arguments().filter(|it| !it.is_hide_set() && !is_of_clap(it)).collect();
-    if !all.is_empty() {
-        text.push_str("\n| flag | default | meaning |\n|---|---|---|\n");
-        for argument in all {
-            row(text, argument);
-        }
+    let (known, own): (Vec<String>, Vec<String>) =
+        rows(command).into_iter().partition(|row| shared.contains(row));
+    table(text, &own);
+    if !known.is_empty() {
+        let flags: Vec<&str> =
+            known.iter().filter_map(|row| row.split(" | ").next()?.strip_prefix("| ")).collect();
+        let _ = writeln!(text, "\nAlso: {}.", flags.join(", "));
     }
-    for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
-        section(text, verb, &format!("{name} {}", verb.get_name()), 3);
+    let verbs: Vec<&Command> = command.get_subcommands().filter(|verb| verb.get_name() != "help").collect();
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    verbs.iter().flat_map(|verb| rows(verb)).for_each(|row| *counts.entry(row).or_default() += 1);
+    let common: Vec<String> =
+        counts.into_iter().filter(|(_, count)| *count >= SHARED).map(|(row, _)| row).collect();
+    if !common.is_empty() {
+        text.push_str("\nMost verbs have these flags; each verb lists them by name:\n");
+        table(text, &common);
     }
+    for verb in verbs {
+        section(text, verb, &format!("{name} {}", verb.get_name()), 3, &[shared, &common].concat());
+    }
+}
+
+fn table(text: &mut String, rows: &[String]) {
+    if !rows.is_empty() {
+        let _ = writeln!(text, "\n| flag | default | meaning |\n|---|---|---|\n{}", rows.join("\n"));
+    }
+}
+
+fn rows(command: &Command) -> Vec<String> {
+    command.get_arguments().filter(|it| !it.is_hide_set() && !is_of_clap(it)).map(row).collect()
 }
 
 fn is_of_clap(argument: &Arg) -> bool {
     ["help", "version"].contains(&argument.get_id().as_str())
 }
 
-fn row(text: &mut String, argument: &Arg) {
+fn row(argument: &Arg) -> String {
     let default: Vec<_> =
         argument.get_default_values().iter().map(|it| format!("`{}`", it.display())).collect();
     let is_switch = !argument.get_action().takes_values();
@@ -67,7 +91,7 @@ fn row(text: &mut String, argument: &Arg) {
     if let Some(variable) = argument.get_env() {
         let _ = write!(meaning, " Variable: `{}`.", variable.display());
     }
-    let _ = writeln!(text, "| {} | {} | {} |", shown(argument), default, meaning.trim());
+    format!("| {} | {default} | {} |", shown(argument), meaning.trim())
 }
 
 /// The flag as one writes it.

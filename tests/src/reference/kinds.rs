@@ -97,8 +97,11 @@ fn object(found: &mut Found, path: &str, schema: &Value) {
     }
 }
 
-/// What a field has inside: entries of a list or map, or fields.
+/// What a field has inside: entries of a list or map, or fields. Conditions are alike everywhere in Kubernetes.
 fn inside(found: &mut Found, path: &str, field: &Value) {
+    if path.ends_with("conditions") {
+        return;
+    }
     if field["items"].is_object() {
         rules(found, path, field);
         inside(found, &format!("{path}[]"), &field["items"]);
@@ -177,14 +180,20 @@ fn meaning(field: &Value) -> String {
         Value::Number(number) => number.as_f64().map(|it| format!("{it}")),
         _ => None,
     };
-    match (number("minimum"), number("maximum")) {
-        (Some(low), Some(high)) => parts.push(format!("From {low} to {high}.")),
-        (Some(low), None) => parts.push(format!("At least {low}.")),
-        (None, Some(high)) => parts.push(format!("At most {high}.")),
-        (None, None) => {}
-    }
-    let limits = [("maxLength", "characters"), ("maxItems", "entries"), ("maxProperties", "entries")];
-    parts.extend(limits.iter().filter_map(|(name, of)| Some(format!("At most {} {of}.", number(name)?))));
+    // What the description says need not be said again.
+    let said = |limit: &String| parts[0].contains(limit.as_str());
+    let limits = [
+        ("At least", "minimum", ""),
+        ("At most", "maximum", ""),
+        ("At most", "maxLength", " characters"),
+        ("At most", "maxItems", " entries"),
+        ("At most", "maxProperties", " entries"),
+    ];
+    let limit = |(how, name, of): (&str, &str, &str)| {
+        number(name).filter(|it| !said(it)).map(|limit| format!("{how} {limit}{of}."))
+    };
+    let limits: Vec<String> = limits.into_iter().filter_map(limit).collect();
+    parts.extend(limits);
     let accepted: Vec<String> = list(&field["enum"]).map(|it| format!("`{}`", string(it))).collect();
     if !accepted.is_empty() {
         parts.push(format!("Accepted: {}.", accepted.join(", ")));
