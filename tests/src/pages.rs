@@ -155,6 +155,10 @@ pub fn commands_in(line: &str) -> Vec<Vec<String>> {
                 let text = word.get_or_insert_default();
                 text.extend(characters.by_ref().take_while(|it| *it != character));
             }
+            // What another command prints is one word.
+            '$' if characters.peek() == Some(&'(') => {
+                word.get_or_insert_default().extend(characters.by_ref().take_while(|it| *it != ')'));
+            }
             '\\' => {
                 if let Some(next) = characters.next().filter(|it| *it != '\n') {
                     word.get_or_insert_default().push(next);

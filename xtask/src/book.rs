@@ -97,7 +97,7 @@ fn of_line(line: &str, page: &Path) -> String {
             link.split_once('#').map_or((link, String::new()), |(path, it)| (path, format!("#{it}")));
         let stays = path.is_empty() || link.contains("://");
         let path = if stays { path.to_owned() } else { between(page, &normal(&directory(page).join(path))) };
-        changed.push_str(&format!("]({path}{anchor}){rest}"));
+        changed.extend(["](", &path, &anchor, ")", rest]);
     }
     // A span of code that goes on in the next line.
     if changed.matches('`').count() % 2 == 1 {
