@@ -12,6 +12,8 @@ use crate::step::{cargo, root, target_directory, timed};
 const MDBOOK: &str = "0.5.4";
 /// Pages outside of `docs/` that are part of the book.
 const AT_ROOT: [&str; 3] = ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"];
+/// The table of contents, which is no page.
+const SUMMARY: &str = "docs/SUMMARY.md";
 /// Directories that pages link to.
 const LINKED: [&str; 1] = ["deploy"];
 
@@ -29,7 +31,7 @@ pub(crate) fn book() -> Result<()> {
         LINKED.iter().try_for_each(|directory| copy(Path::new(directory), &pages))
     })?;
     let settings = fs::read_to_string(root().join("book.toml")).context("cannot read book.toml")?;
-    fs::write(book.join("book.toml"), settings.replace("src = \"docs\"", "src = \"pages\""))?;
+    fs::write(book.join("book.toml"), settings.replace("\"docs", "\"pages"))?;
     timed("write the book", || {
         let written = std::process::Command::new(&program).arg("build").arg(&book).status();
         let written = written.with_context(|| format!("cannot start {}", program.display()))?;
@@ -72,9 +74,13 @@ fn copy(path: &Path, pages: &Path) -> Result<()> {
     fs::copy(&from, &to).map(drop).with_context(failed)
 }
 
-/// Where a path of the repository is in the book: what is below `docs` is at its root.
+/// Where a path of the repository is in the book: what is below `docs` is at its root, and its front page is the book's.
 fn place(path: &Path) -> &Path {
-    path.strip_prefix("docs").unwrap_or(path)
+    if path == Path::new("docs/README.md") {
+        Path::new("index.md")
+    } else {
+        path.strip_prefix("docs").unwrap_or(path)
+    }
 }
 
 /// A page with its links as the book needs them. A page that is only named, such as `docs/cli.md` in code marks, becomes a link.
@@ -106,6 +112,7 @@ fn of_line(line: &str, page: &Path) -> String {
     let named = changed.split('`').enumerate().map(|(number, span)| {
         let named = Path::new(span);
         let is_page = number % 2 == 1 && span.starts_with("docs/") && root().join(named).is_file();
+        let is_page = is_page && span.ends_with(".md") && span != SUMMARY;
         match (number % 2, is_page) {
             (0, _) => span.to_owned(),
             (_, true) => format!("[{}]({})", title(named), between(page, named)),
