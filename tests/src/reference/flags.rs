@@ -37,7 +37,8 @@ fn section(text: &mut String, command: &Command, name: &str, level: usize, share
             known.iter().filter_map(|row| row.split(" | ").next()?.strip_prefix("| ")).collect();
         let _ = writeln!(text, "\nAlso: {}.", flags.join(", "));
     }
-    let verbs: Vec<&Command> = command.get_subcommands().filter(|verb| verb.get_name() != "help").collect();
+    let verbs: Vec<&Command> =
+        command.get_subcommands().filter(|verb| verb.get_name() != "help" && !verb.is_hide_set()).collect();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     verbs.iter().flat_map(|verb| rows(verb)).for_each(|row| *counts.entry(row).or_default() += 1);
     let common: Vec<String> =
