@@ -112,7 +112,7 @@ fn of_line(line: &str, page: &Path) -> String {
     let named = changed.split('`').enumerate().map(|(number, span)| {
         let named = Path::new(span);
         let is_page = number % 2 == 1 && span.starts_with("docs/") && root().join(named).is_file();
-        let is_page = is_page && span.ends_with(".md") && span != SUMMARY;
+        let is_page = is_page && named.extension().is_some_and(|it| it == "md") && span != SUMMARY;
         match (number % 2, is_page) {
             (0, _) => span.to_owned(),
             (_, true) => format!("[{}]({})", title(named), between(page, named)),
