@@ -157,7 +157,9 @@ pub fn commands_in(line: &str) -> Vec<Vec<String>> {
             }
             // What another command prints is one word.
             '$' if characters.peek() == Some(&'(') => {
-                word.get_or_insert_default().extend(characters.by_ref().take_while(|it| *it != ')'));
+                let text = word.get_or_insert_default();
+                text.push('$');
+                text.extend(characters.by_ref().take_while(|it| *it != ')'));
             }
             '\\' => {
                 if let Some(next) = characters.next().filter(|it| *it != '\n') {

@@ -8,7 +8,9 @@ use tenure_tests::reference::{programs, stale};
 /// Flags of others that pages mention alone, and of programs that are no part of the product.
 const OF_OTHERS: [&str; 5] = ["backend", "cascade", "cleanup-config-on-exit", "force", "multus-conf-file"];
 /// What a reader fills in, where a program reads more than a text.
-const PLACEHOLDERS: [(&str, &str); 1] = [("ADDRESS", "192.0.2.1")];
+const PLACEHOLDERS: [(&str, &str); 2] = [("ADDRESS", "192.0.2.1"), ("$(", "192.0.2.1")];
+/// Words of a shell before a command.
+const OF_SHELLS: [&str; 4] = ["do", "if", "sudo", "until"];
 /// Pages about programs for measurements, which have flags of their own.
 const OF_MEASUREMENTS: [&str; 5] =
     ["docs/benchmarks.md", "docs/scale.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md"];
@@ -21,7 +23,8 @@ fn generated_pages_are_of_this_code() {
 /// The program of ours that a command runs, and its arguments.
 fn ours<'p>(programs: &'p [Command], words: &[String]) -> Option<(&'p Command, Vec<String>)> {
     let is_setting = |word: &&String| word.contains('=') && !word.starts_with('-');
-    let mut words = words.iter().skip_while(|word| is_setting(word) || *word == "sudo").cloned();
+    let is_before = |word: &&String| is_setting(word) || OF_SHELLS.contains(&word.as_str());
+    let mut words = words.iter().skip_while(is_before).cloned();
     let first = words.next()?;
     let mut rest: Vec<String> = words.collect();
     let mut name = first.rsplit('/').next()?.to_owned();
@@ -40,9 +43,10 @@ fn every_command_line_is_one_that_the_program_takes() {
             for words in commands_in(&shown.command) {
                 let Some((program, arguments)) = ours(&programs, &words) else { continue };
                 seen += 1;
-                let filled = |word: String| match PLACEHOLDERS.iter().find(|(name, _)| *name == word) {
-                    Some((_, value)) => (*value).to_owned(),
-                    None => word,
+                let filled = |word: String| {
+                    let is_like = |name: &str| name == word || name == "$(" && word.starts_with(name);
+                    let value = PLACEHOLDERS.iter().find(|(name, _)| is_like(name));
+                    value.map_or(word.clone(), |(_, value)| (*value).to_owned())
                 };
                 let given = std::iter::once(program.get_name().to_owned()).chain(arguments).map(filled);
                 let Err(error) = program.clone().try_get_matches_from(given) else { continue };
