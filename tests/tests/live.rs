@@ -17,7 +17,7 @@ use nix::sys::termios::tcgetattr;
 use serde_json::{Value, json};
 use tenure_api::claims::IPAMClaim;
 use tenure_testbed::wait::{PATIENCE, until};
-use tenure_tests::alone::{Alone, Pod, pool};
+use tenure_tests::alone::{Alone, pool};
 
 /// What a terminal would act on: a title, another screen, colours by one character, and a line of its own.
 const HOSTILE: &str = "x\u{1b}]owned\u{7}\u{1b}[2J\u{9b}31m\rfaked";
@@ -49,10 +49,12 @@ fn tenure(alone: &Alone, arguments: &[&str]) -> Command {
     command
 }
 
-/// ADD or DEL for a pod with a name that whoever made it chose.
-fn attach_as(alone: &Alone, verb: &str, pod: &Pod, name: &str) {
-    let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={name}");
-    alone.call_with(("tenure", verb, &pod.name, &args), Some(pod), &config()).result();
+/// ADD for a pod with a name that whoever made it chose: it is refused, and was an ADD.
+fn refused(alone: &Alone) {
+    let (pod, args) =
+        (alone.pod("evil"), format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={HOSTILE}"));
+    let said = alone.call_with(("tenure", "ADD", "evil", &args), Some(&pod), &config());
+    assert_eq!(said.code, 1, "{said:?}");
 }
 
 /// The lines that the program prints, as they come.
@@ -79,7 +81,7 @@ impl Lines {
             match self.told.recv_timeout(PATIENCE) {
                 Ok(line) if is(&line) => return line,
                 Ok(line) => self.seen.push(line),
-                Err(_) => panic!("waited for {what}, and saw {:#?}", self.seen),
+                Err(error) => panic!("waited for {what} ({error}), and saw {:#?}", self.seen),
             }
         }
     }
@@ -116,17 +118,17 @@ fn what_happens_is_one_line_each_for_people_and_for_programs() {
     people.next("the start", |line| line.contains("started"));
 
     let pod = alone.pod("a");
-    attach_as(&alone, "ADD", &pod, HOSTILE);
+    let address = alone.attach("ADD", &pod, &config()).address().to_string();
     let block = objects.event("block-granted");
     assert_eq!(block["subject"], "block default-0", "{block}");
     let hold = objects.event("hold-assigned");
-    assert_eq!(hold["subject"], "10.73.0.0", "{hold}");
-    assert!(hold["message"].as_str().unwrap().starts_with(&format!("to shop/{HOSTILE} on node ")), "{hold}");
-    let line = people.next("a hold", |line| line.contains("hold-assigned"));
-    assert!(line.contains(r"shop/x\u001b]owned\u0007\u001b[2J\u009b31m\u000dfaked on node"), "{line:?}");
-
-    attach_as(&alone, "DEL", &pod, HOSTILE);
-    assert_eq!(objects.event("hold-released")["subject"], "10.73.0.0");
+    assert_eq!(hold["subject"], address, "{hold}");
+    assert!(hold["message"].as_str().unwrap().starts_with("to container a eth0 on node "), "{hold}");
+    people.next("a hold", |line| {
+        line.contains(&format!("hold-assigned          {address}: to container a eth0"))
+    });
+    alone.attach("DEL", &pod, &config()).result();
+    assert_eq!(objects.event("hold-released")["subject"], address);
     people.next("its end", |line| line.contains("hold-released"));
 
     claim(&alone, HOSTILE);
@@ -139,7 +141,8 @@ fn what_happens_is_one_line_each_for_people_and_for_programs() {
     let more = pool("more", &json!({"blockSizeBits": 4, "subnets": [{"ipv4": "10.74.0.0/24"}]}));
     alone.write("/etc/tenure/pools/more.yaml", &more);
     assert_eq!(objects.event("pool-created")["subject"], "AddressPool more");
-    assert_eq!(objects.event("pool-condition")["subject"], "AddressPool more");
+    let is = |line: &str| line.contains("\"pool-condition\"") && line.contains("AddressPool more");
+    objects.next("its condition", is);
 
     // What `check` finds.
     let pod = alone.pod("b");
@@ -152,7 +155,7 @@ fn what_happens_is_one_line_each_for_people_and_for_programs() {
 #[test]
 fn use_rates_and_the_slowest_adds_are_printed_once_for_scripts() {
     let alone = alone();
-    attach_as(&alone, "ADD", &alone.pod("a"), HOSTILE);
+    refused(&alone);
     let output = tenure(&alone, &["top", "--once", "-o", "json"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -165,7 +168,7 @@ fn use_rates_and_the_slowest_adds_are_printed_once_for_scripts() {
         "{text}"
     );
     let slow = &frame["slowestAdds"][0];
-    assert_eq!((&slow["pod"]["name"], &slow["code"]), (&json!(HOSTILE), &json!(0)), "{text}");
+    assert_eq!((&slow["pod"]["name"], &slow["code"]), (&json!(HOSTILE), &json!(7)), "{text}");
     assert!(slow["microseconds"].as_u64().is_some_and(|it| it > 0), "{text}");
 
     // Without a terminal the frames follow each other, as text alone.
@@ -218,7 +221,7 @@ impl Terminal {
 #[test]
 fn a_terminal_is_drawn_in_place_and_left_as_it_was() {
     let mut alone = alone();
-    attach_as(&alone, "ADD", &alone.pod("a"), HOSTILE);
+    refused(&alone);
     let size = Winsize { ws_row: 20, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
     let OpenptyResult { master, slave } = openpty(Some(&size), None).unwrap();
     let before = tcgetattr(&slave).unwrap();
