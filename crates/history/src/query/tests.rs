@@ -35,20 +35,20 @@ fn a_question_is_read_as_it_was_written_and_a_wrong_one_is_refused_by_name() {
         assert_eq!(Query::parse(&values(&pairs)), Ok(query), "{written}");
     }
     for (bad, said) in [
-        (&[("address", "10.0.0.256")][..], "address is \"10.0.0.256\"; accepted is an IPv4 or IPv6 address"),
-        (&[("pod", "web")], "pod is \"web\"; accepted is NAMESPACE/NAME"),
+        (vec![("address", "10.0.0.256")], "address is \"10.0.0.256\"; accepted is an IPv4 or IPv6 address"),
+        (vec![("pod", "web")], "pod is \"web\"; accepted is NAMESPACE/NAME"),
         (
-            &[("address", "10.0.0.1"), ("from", "now")],
+            vec![("address", "10.0.0.1"), ("from", "now")],
             "from is \"now\"; accepted is a time such as 2026-11-15T09:00:00Z",
         ),
         (
-            &[("address", "10.0.0.1"), ("node", "x")],
+            vec![("address", "10.0.0.1"), ("node", "x")],
             "\"node\" is unknown; accepted are address, pod, container, from, to",
         ),
-        (&[("address", "10.0.0.1"), ("pod", "a/b")], "accepted is one of address, pod and container"),
-        (&[], "accepted is one of address, pod and container"),
+        (vec![("address", "10.0.0.1"), ("pod", "a/b")], "accepted is one of address, pod and container"),
+        (vec![], "accepted is one of address, pod and container"),
     ] {
-        assert_eq!(Query::parse(&values(bad)), Err(said.to_owned()));
+        assert_eq!(Query::parse(&values(&bad)), Err(said.to_owned()));
     }
 }
 
