@@ -7,6 +7,7 @@
 //! | [`key`] | the key of a hold: network, container and interface |
 //! | [`node`] | **all decisions of a node**: a state machine without I/O; events and the time in, actions out |
 //! | [`journal`] | what a node remembers across restarts of the agent, as a file under `/run` |
+//! | [`history`] | who had which address when: the journal's records, told to a log that outlives them |
 //! | [`drive`] | the loop around a node: events in, actions out, time |
 //! | [`claims`] | addresses that outlive pods: which interface refers to which claim, and which pod has each |
 //! | [`alias`] | alias addresses of a cloud's machines: the dialect `gcp-ipam`, and this node's alias ranges as blocks |
@@ -31,6 +32,7 @@ pub mod coil;
 pub mod drive;
 pub mod egress;
 pub mod evidence;
+pub mod history;
 pub mod inspect;
 pub mod journal;
 pub mod key;

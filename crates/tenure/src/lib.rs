@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `demo` | the main job, shown without a cluster |
 //! | `pools`, `blocks`, `claims`, `who`, `node` | looking: a pool's use, a block's owner, a claim's pods, an address's holder, a node |
+//! | `history`, `pod` | the past: who had an address when, and what a pod had |
 //! | `ui` | the same and maps of pools, as pages in a browser |
 //! | `watch`, `top` | events as they come; use, rates and the slowest ADDs on a terminal |
 //! | `import` | manifests of what other systems have assigned; removing the blocks reserved for it |
@@ -26,10 +27,12 @@ mod conditions;
 mod demo;
 mod drain;
 mod explain;
+mod history;
 mod import;
 mod node;
 mod node_pools;
 mod offset;
+mod pod;
 mod pools;
 mod provision;
 mod query;
@@ -73,8 +76,10 @@ enum Verb {
     Blocks(blocks::BlocksOptions),
     /// List claims: their addresses, and which pods have them now
     Claims(claims::ClaimsOptions),
-    /// Say who has an address, who had it, or why nobody has it
+    /// Say who has an address, who had it at another time, or why nobody has it
     Who(who::WhoOptions),
+    /// Say which addresses a pod or a container had when
+    Pod(pod::PodOptions),
     /// Say which address of a NodeIPPool an offset stands for, or which offset an address has
     Offset(offset::OffsetOptions),
     /// Show a node: its blocks, who holds what, and what it waits for
@@ -140,6 +145,7 @@ fn run(verb: Verb) -> Result<Output> {
             Verb::Blocks(options) => blocks::run(options).await,
             Verb::Claims(options) => claims::run(options).await,
             Verb::Who(options) => who::run(options).await,
+            Verb::Pod(options) => pod::run(options).await,
             Verb::Offset(options) => offset::run(options).await,
             Verb::Node(options) => node::run(options).await,
             Verb::Import(options) => import::run(options).await,

@@ -8,10 +8,11 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use tenure_agent::alias::{AliasOptions, PoolChoice};
 use tenure_agent::egress::{DatapathChoice, EgressOptions};
+use tenure_agent::history::Limits;
 use tenure_agent::node;
 use tenure_agent::node_addresses::NodeAddressesOptions;
 use tenure_agent::run::{AgentOptions, Paths};
-use tenure_daemon::{LogFormat, duration, hostname};
+use tenure_daemon::{LogFormat, age, duration, hostname, size};
 
 /// Gives pods their addresses: answers the CNI plugin, and keeps interfaces, routes and blocks of this node.
 #[derive(Clone, Debug, Parser)]
@@ -121,6 +122,12 @@ pub struct Flags {
     /// and blocks.
     #[arg(long, default_value = "/var/lib/tenure")]
     pub state_dir: PathBuf,
+    /// How much disk space the history of this node may take, in --state-dir: who had which address when. With 0 none is kept.
+    #[arg(long, default_value = "64MiB", value_parser = size, value_name = "SIZE")]
+    pub history_size: u64,
+    /// How long that history goes back, at most.
+    #[arg(long, default_value = "30d", value_parser = age, value_name = "AGE")]
+    pub history_age: Duration,
 
     /// Only prepares the host, and ends: forwarding, the rule to the pod table, with --install-plugin-to the plugin, and with
     /// --egress-datapath=kernel its modules. An agent that finds this done needs fewer rights.
@@ -150,6 +157,9 @@ pub struct Flags {
     #[arg(long, default_value = "tenure")]
     pub cluster_network: String,
 }
+
+/// The smallest history: each of its files must have room for a few records.
+const SMALLEST_HISTORY: u64 = 64 << 10;
 
 /// Whose network uses alias addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -188,6 +198,14 @@ impl Flags {
                 bail!("this host has no name; accepted is --node-name NAME, the node's name in Kubernetes")
             }
         }
+    }
+
+    fn history(&self) -> Result<Option<Limits>> {
+        let (bytes, age) = (self.history_size, self.history_age);
+        if (1..SMALLEST_HISTORY).contains(&bytes) {
+            bail!("--history-size is {bytes} bytes; accepted are 0, for none, and 64KiB or more");
+        }
+        Ok((bytes > 0).then_some(Limits { bytes, age }))
     }
 
     /// The options of the agent.
@@ -232,6 +250,7 @@ impl Flags {
             kernel,
             paths: Paths::in_directory(&self.run_dir),
             state: Some(self.state_dir.clone()),
+            history: self.history()?,
             mtu: self.mtu,
             route_blocks: self.route_blocks,
             persistent_network: self.persistent_ips.then(|| match self.install_config_to {

@@ -79,6 +79,7 @@ fn rig_of(parts: Vec<Arc<dyn Inspect>>) -> Rig {
         objects: Box::new(move || heard.lock().unwrap().clone()),
         stage: Box::new(move || *said.lock().unwrap()),
         parts,
+        history: None,
         kernel: None,
     });
     Rig { node, inspector, calls, clock, stage, objects, end, driven }
