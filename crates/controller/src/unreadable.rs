@@ -136,9 +136,9 @@ impl Unreadables {
         self.all.get(&(kind, full_name.to_owned())).map(|stub| stub.why.as_str())
     }
 
-    /// How many there are of each kind.
+    /// How many there are of each kind that has some; of nodes also if there is none, so that a sum has a value.
     pub(crate) fn count(&self) -> BTreeMap<&'static str, i64> {
-        let mut counts = BTreeMap::new();
+        let mut counts = BTreeMap::from([(Node::NAME, 0)]);
         for (kind, _) in self.all.keys() {
             *counts.entry(*kind).or_default() += 1;
         }

@@ -1,0 +1,95 @@
+//! A real Prometheus, Debian's: it finds the pods of a cluster as it would in production, scrapes them, evaluates rules, and answers
+//! queries on a loopback port. It ends with the test process.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::binaries::{Binaries, Program as Known};
+use crate::ports::Port;
+use crate::process::{Process, Program};
+use crate::wait::{PATIENCE, eventually};
+
+/// A running Prometheus.
+pub struct Prometheus {
+    _process: Process,
+    address: SocketAddr,
+    _port: Port,
+    _directory: tempfile::TempDir,
+}
+
+impl Prometheus {
+    /// Starts one that scrapes every second what `scrape` says, with `scrape_configs` as in a configuration, and evaluates the
+    /// rules of a file as often. Wherever the configuration asks Kubernetes, it asks by this kubeconfig.
+    pub async fn start(scrape: &str, rules: &Path, kubeconfig: &Path) -> Result<Self> {
+        let mut config: Value = serde_saphyr::from_str(scrape).context("reading scrape_configs")?;
+        config["global"] = json!({"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"});
+        config["rule_files"] = json!([fs::canonicalize(rules)?]);
+        let jobs = config["scrape_configs"].as_array_mut().context("scrape_configs is a list")?;
+        for found in jobs.iter_mut().filter_map(|job| job["kubernetes_sd_configs"].as_array_mut()).flatten() {
+            found["kubeconfig_file"] = json!(kubeconfig);
+        }
+        let directory = tempfile::tempdir()?;
+        let file = directory.path().join("prometheus.yml");
+        fs::write(&file, config.to_string())?;
+        let program = Binaries::locate(Known::MONITORING)?.path(Known::Prometheus)?.to_owned();
+        let port = Port::reserve()?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
+        let log = directory.path().join("prometheus.log");
+        let process = Program::new("prometheus", program, log)
+            .flag("--config.file", &file)
+            .flag("--storage.tsdb.path", directory.path().join("data"))
+            .flag("--web.listen-address", address.to_string())
+            .start()?;
+        let started = Self { _process: process, address, _port: port, _directory: directory };
+        eventually("Prometheus is ready", async || Ok(started.get("/-/ready").ok())).await?;
+        Ok(started)
+    }
+
+    /// Where its pages are.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What an expression is now: one value for each series.
+    pub fn query(&self, expression: &str) -> Result<Vec<Value>> {
+        let answer = self.api(&format!("query?query={}", encoded(expression)))?;
+        Ok(answer["result"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// The targets that were found, each with its labels and whether it is up.
+    pub fn targets(&self) -> Result<Vec<Value>> {
+        Ok(self.api("targets?state=active")?["activeTargets"].as_array().cloned().unwrap_or_default())
+    }
+
+    fn api(&self, path: &str) -> Result<Value> {
+        let mut answer: Value = serde_json::from_str(&self.get(&format!("/api/v1/{path}"))?)?;
+        ensure!(answer["status"] == "success", "{path}: {answer}");
+        Ok(answer["data"].take())
+    }
+
+    /// The body of a page, whatever its status if it is JSON: Prometheus says there what is wrong.
+    fn get(&self, path: &str) -> Result<String> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address)?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("a head and a body")?;
+        let status = head.lines().next().unwrap_or_default();
+        ensure!(status.contains(" 200 ") || body.starts_with('{'), "{path}: {status}: {body}");
+        Ok(body.to_owned())
+    }
+}
+
+/// Text as a value in the query of an address.
+fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    text.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
