@@ -101,7 +101,8 @@ impl Query {
     pub fn metrics(&self) -> BTreeSet<String> {
         let in_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
         let words = self.expression.split(|c: char| !in_name(c));
-        let is_metric = |word: &&str| word.starts_with("tenure_") || word.starts_with("tenure:") || *word == "up";
+        let is_metric =
+            |word: &&str| word.starts_with("tenure_") || word.starts_with("tenure:") || *word == "up";
         words.filter(is_metric).map(str::to_owned).collect()
     }
 }
@@ -121,7 +122,8 @@ pub fn panels() -> Result<Vec<Value>> {
 
 /// All queries of rules and dashboard. Where Grafana would write its variables, these have every node and pool, and ten seconds.
 pub fn queries() -> Result<Vec<Query>> {
-    let text = |value: &Value| value.as_str().map(str::to_owned).with_context(|| format!("{value} is no text"));
+    let text =
+        |value: &Value| value.as_str().map(str::to_owned).with_context(|| format!("{value} is no text"));
     let mut queries = Vec::new();
     for rule in rules()? {
         let is_alert = rule["alert"].is_string();
@@ -179,9 +181,10 @@ pub async fn every_query_returns_data(cluster: &Cluster, targets: usize, has: Ha
             prometheus.query(&query.expression).with_context(|| format!("{of} in {}", query.expression))?;
             continue;
         }
-        let expressions = match query.is_alert {
-            true => there.into_iter().cloned().collect(),
-            false => vec![query.expression.clone()],
+        let expressions: Vec<String> = if query.is_alert {
+            there.into_iter().cloned().collect()
+        } else {
+            vec![query.expression.clone()]
         };
         for expression in &expressions {
             eventually(&format!("{of}: data for {expression}"), async || {

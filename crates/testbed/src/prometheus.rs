@@ -27,7 +27,8 @@ impl Prometheus {
     /// rules of a file as often. Wherever the configuration asks Kubernetes, it asks by this kubeconfig.
     pub async fn start(scrape: &str, rules: &Path, kubeconfig: &Path) -> Result<Self> {
         let mut config: Value = serde_saphyr::from_str(scrape).context("reading scrape_configs")?;
-        config["global"] = json!({"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"});
+        config["global"] =
+            json!({"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"});
         config["rule_files"] = json!([fs::canonicalize(rules)?]);
         let jobs = config["scrape_configs"].as_array_mut().context("scrape_configs is a list")?;
         for found in jobs.iter_mut().filter_map(|job| job["kubernetes_sd_configs"].as_array_mut()).flatten() {

@@ -44,7 +44,10 @@ fn each_alert_fires_when_it_must_and_only_then() -> Result<()> {
     for name in alerts()?.keys() {
         ensure!(scenarios.contains(&format!("alertname=\"{name}\"")), "no scenario fires {name}");
     }
-    ensure!(scenarios.matches("promql_expr_test: *nothing").count() >= 10, "scenarios in which nothing fires");
+    ensure!(
+        scenarios.matches("promql_expr_test: *nothing").count() >= 10,
+        "scenarios in which nothing fires"
+    );
     Ok(())
 }
 
@@ -88,7 +91,10 @@ fn the_operator_gets_the_same_rules() -> Result<()> {
     }
     let manifest = read(&file("prometheusrule.yaml")?)?;
     ensure!(manifest["kind"] == "PrometheusRule" && manifest["apiVersion"] == "monitoring.coreos.com/v1");
-    ensure!(manifest["spec"] == read(&rules)?, "write it again: TENURE_RECORD=1 cargo test --test monitoring");
+    ensure!(
+        manifest["spec"] == read(&rules)?,
+        "write it again: TENURE_RECORD=1 cargo test --test monitoring"
+    );
     Ok(())
 }
 
@@ -100,9 +106,10 @@ fn the_dashboard_can_be_read_and_each_of_its_queries_too() -> Result<()> {
     let mut taken = BTreeMap::new();
     for panel in &panels {
         let at = |key: &str| panel["gridPos"][key].as_u64().with_context(|| format!("{key} of {panel}"));
-        let (x, y, w, h) = (at("x")?, at("y")?, at("w")?, at("h")?);
-        ensure!(x + w <= 24, "{} is too wide", panel["title"]);
-        for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
+        let (left, top) = (at("x")?, at("y")?);
+        let (right, bottom) = (left + at("w")?, top + at("h")?);
+        ensure!(right <= 24, "{} is too wide", panel["title"]);
+        for cell in (left..right).flat_map(|column| (top..bottom).map(move |row| (column, row))) {
             let other = taken.insert(cell, panel["title"].clone());
             ensure!(other.is_none(), "{} lies on {other:?}", panel["title"]);
         }

@@ -11,8 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::{ApiCalls, Calls};
-use crate::node::{Leak, Node};
 use crate::node::view::{JournalView, PoolView};
+use crate::node::{Leak, Node};
 use crate::objects::{ApiHealth, WatchHealth};
 use crate::part::Inspect;
 
