@@ -1,11 +1,14 @@
 //! The rules and the dashboard of `deploy/monitoring`, and a real Prometheus that asks a real cluster for all of their queries.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use k8s_openapi::api::core::v1 as core;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
 use tenure_testbed::cluster::Cluster;
 use tenure_testbed::prometheus::Prometheus;
 use tenure_testbed::wait::eventually;
@@ -159,12 +162,42 @@ pub async fn delete_every_kind(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
+/// What the discovery of Prometheus finds in the cluster with `role: pod`: each port of each container of each pod.
+async fn discovered(cluster: &Cluster) -> Result<Vec<Value>> {
+    let pods: Api<core::Pod> = Api::all(cluster.client()?);
+    let mut found = Vec::new();
+    for pod in pods.list(&ListParams::default()).await?.items {
+        let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else { continue };
+        let Some(address) = &status.pod_ip else { continue };
+        let own = [
+            ("namespace", pod.namespace()),
+            ("pod_name", pod.name_any().into()),
+            ("pod_phase", status.phase.clone()),
+            ("pod_node_name", spec.node_name.clone()),
+        ];
+        let meta = |name: &str| format!("__meta_kubernetes_{name}");
+        let own = own.map(|(name, value)| (meta(name), value.unwrap_or_default()));
+        let mut labels = BTreeMap::from(own);
+        for (name, value) in pod.labels() {
+            let name = name.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+            labels.insert(meta(&format!("pod_label_{name}")), value.clone());
+        }
+        for port in spec.containers.iter().flat_map(|container| container.ports.iter().flatten()) {
+            let mut labels = labels.clone();
+            let name = port.name.clone().unwrap_or_default();
+            labels.insert(meta("pod_container_port_name"), name);
+            let target = format!("{address}:{}", port.container_port);
+            found.push(json!({"targets": [target], "labels": labels}));
+        }
+    }
+    Ok(found)
+}
+
 /// Has a real Prometheus find so many targets in the cluster and scrape them, until all is there that a query of the rules or the
 /// dashboard needs, as far as such a cluster has it. The Prometheus goes on.
 pub async fn every_query_returns_data(cluster: &Cluster, targets: usize, has: Has) -> Result<Prometheus> {
-    let kubeconfig = cluster.control_plane().kubeconfig();
-    let scrape = file("scrape.yaml")?;
-    let prometheus = Prometheus::start(&scrape, &path("rules.yaml"), kubeconfig).await?;
+    let found = discovered(cluster).await?;
+    let prometheus = Prometheus::start(&file("scrape.yaml")?, &path("rules.yaml"), &found).await?;
     eventually(&format!("{targets} targets are up"), async || {
         let found = prometheus.targets()?;
         let up = found.iter().filter(|it| it["health"] == "up").count();

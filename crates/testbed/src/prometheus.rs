@@ -1,5 +1,8 @@
-//! A real Prometheus, Debian's: it finds the pods of a cluster as it would in production, scrapes them, evaluates rules, and answers
-//! queries on a loopback port. It ends with the test process.
+//! A real Prometheus, Debian's: it scrapes targets, evaluates rules, and answers queries on a loopback port. It ends with the test
+//! process.
+//!
+//! Debian builds it without the discovery that asks Kubernetes. So somebody else says what that would find, with its labels; what is
+//! kept of it, and under which labels, Prometheus decides by the configuration.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -24,17 +27,21 @@ pub struct Prometheus {
 
 impl Prometheus {
     /// Starts one that scrapes every second what `scrape` says, with `scrape_configs` as in a configuration, and evaluates the
-    /// rules of a file as often. Wherever the configuration asks Kubernetes, it asks by this kubeconfig.
-    pub async fn start(scrape: &str, rules: &Path, kubeconfig: &Path) -> Result<Self> {
+    /// rules of a file as often. Wherever the configuration asks Kubernetes, it finds `targets`: groups of addresses and labels.
+    pub async fn start(scrape: &str, rules: &Path, targets: &[Value]) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let found = directory.path().join("targets.json");
+        fs::write(&found, json!(targets).to_string())?;
         let mut config: Value = serde_saphyr::from_str(scrape).context("reading scrape_configs")?;
         config["global"] =
             json!({"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"});
         config["rule_files"] = json!([fs::canonicalize(rules)?]);
-        let jobs = config["scrape_configs"].as_array_mut().context("scrape_configs is a list")?;
-        for found in jobs.iter_mut().filter_map(|job| job["kubernetes_sd_configs"].as_array_mut()).flatten() {
-            found["kubeconfig_file"] = json!(kubeconfig);
+        for job in config["scrape_configs"].as_array_mut().context("scrape_configs is a list")? {
+            let job = job.as_object_mut().context("a job is an object")?;
+            if job.remove("kubernetes_sd_configs").is_some() {
+                job.insert("file_sd_configs".to_owned(), json!([{"files": [found]}]));
+            }
         }
-        let directory = tempfile::tempdir()?;
         let file = directory.path().join("prometheus.yml");
         fs::write(&file, config.to_string())?;
         let program = Binaries::locate(Known::MONITORING)?.path(Known::Prometheus)?.to_owned();
