@@ -123,7 +123,7 @@ pub fn panels() -> Result<Vec<Value>> {
     Ok(read["panels"].as_array().context("panels")?.clone())
 }
 
-/// All queries of rules and dashboard. Where Grafana would write its variables, these have every node and pool, and ten seconds.
+/// All queries of rules and dashboard. Where Grafana would write its variables, these have every node and pool, and half a minute.
 pub fn queries() -> Result<Vec<Query>> {
     let text =
         |value: &Value| value.as_str().map(str::to_owned).with_context(|| format!("{value} is no text"));
@@ -135,7 +135,7 @@ pub fn queries() -> Result<Vec<Query>> {
     }
     for panel in panels()? {
         for target in panel["targets"].as_array().into_iter().flatten() {
-            let expression = text(&target["expr"])?.replace("$__rate_interval", "10s");
+            let expression = text(&target["expr"])?.replace("$__rate_interval", "30s");
             let expression = expression.replace("$node", ".*").replace("$pool", ".*");
             ensure!(!expression.contains('$'), "panel {}: a variable in {expression}", panel["title"]);
             queries.push(Query { of: format!("panel {}", panel["title"]), expression, is_alert: false });

@@ -26,15 +26,15 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts one that scrapes every second what `scrape` says, with `scrape_configs` as in a configuration, and evaluates the
-    /// rules of a file as often. Wherever the configuration asks Kubernetes, it finds `targets`: groups of addresses and labels.
+    /// Starts one that scrapes every three seconds what `scrape` says, with `scrape_configs` as in a configuration, and evaluates the
+    /// rules of a file every second. Wherever the configuration asks Kubernetes, it finds `targets`: groups of addresses and labels.
     pub async fn start(scrape: &str, rules: &Path, targets: &[Value]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let found = directory.path().join("targets.json");
         fs::write(&found, json!(targets).to_string())?;
         let mut config: Value = serde_saphyr::from_str(scrape).context("reading scrape_configs")?;
         config["global"] =
-            json!({"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"});
+            json!({"scrape_interval": "3s", "scrape_timeout": "3s", "evaluation_interval": "1s"});
         config["rule_files"] = json!([fs::canonicalize(rules)?]);
         for job in config["scrape_configs"].as_array_mut().context("scrape_configs is a list")? {
             let job = job.as_object_mut().context("a job is an object")?;
