@@ -10,6 +10,7 @@ pub mod cri;
 pub mod definitions;
 pub mod egress;
 pub mod installed;
+pub mod monitoring;
 pub mod moves;
 pub mod networks;
 pub mod node_addresses;

@@ -32,6 +32,8 @@ pub enum Program {
     Cnitool,
     Qemu,
     Chromium,
+    Prometheus,
+    Promtool,
 }
 
 /// The source of a missing program.
@@ -75,11 +77,14 @@ impl Program {
     /// What pages are tested in.
     pub const BROWSER: [Self; 1] = [Self::Chromium];
 
+    /// What scrapes metrics, and what tests its rules.
+    pub const MONITORING: [Self; 2] = [Self::Prometheus, Self::Promtool];
+
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         let parts =
             Self::CONTROL_PLANE.into_iter().chain(Self::CLUSTER).chain(Self::CNI).chain(Self::ROUTING);
-        parts.chain(Self::MACHINE).chain(Self::BROWSER)
+        parts.chain(Self::MACHINE).chain(Self::BROWSER).chain(Self::MONITORING)
     }
 
     /// Its file name.
@@ -109,6 +114,8 @@ impl Program {
             Self::Cnitool => "cnitool",
             Self::Qemu => "qemu-system-x86_64",
             Self::Chromium => "chromium",
+            Self::Prometheus => "prometheus",
+            Self::Promtool => "promtool",
         }
     }
 
@@ -122,6 +129,7 @@ impl Program {
             Self::Ip => Source::Debian("iproute2"),
             Self::Qemu => Source::Debian("qemu-system-x86"),
             Self::Chromium => Source::Debian("chromium"),
+            Self::Prometheus | Self::Promtool => Source::Debian("prometheus"),
             Self::Bird | Self::Birdc => Source::Debian("bird2"),
             Self::KubeApiserver
             | Self::KubeControllerManager
