@@ -8,6 +8,7 @@
 //! | `import` | manifests of what other systems have assigned; removing the blocks reserved for it |
 //! | `check`, `explain` | comparing everything with everything; what an error means |
 //! | `repair`, `release`, `drain` | guarded writes: what `check` advises, an address without a holder, a block to be returned |
+//! | `completions` | scripts by which shells and kubectl complete command lines |
 //! | `provision` | making the addresses of alias pools in a cloud |
 //! | `offset` | the offsets in the records of pools of node addresses |
 //! | `query`, `agents`, `snapshot`, `ranges`, `node_pools` | the source, reading agents, and what was read, Whereabouts' ranges and node addresses too |
@@ -21,6 +22,7 @@ mod aliases;
 mod blocks;
 mod check;
 mod claims;
+mod completions;
 mod conditions;
 mod demo;
 mod drain;
@@ -44,7 +46,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use table::Output;
 
@@ -92,6 +94,16 @@ enum Verb {
     Drain(drain::DrainOptions),
     /// Say what an error means, and what to do about it
     Explain(explain::ExplainOptions),
+    /// Write the script by which a shell completes command lines
+    Completions(completions::CompletionsOptions),
+    /// Complete the last word for kubectl
+    #[command(name = "__complete", hide = true)]
+    Complete(completions::CompleteOptions),
+}
+
+/// The command line's definition: what shows, checks or completes command lines reads it.
+pub fn command() -> clap::Command {
+    Command::command()
 }
 
 /// The whole program, from its arguments to its exit code.
@@ -133,6 +145,8 @@ fn run(verb: Verb) -> Result<Output> {
             Verb::Release(options) => release::run(options).await,
             Verb::Drain(options) => drain::run(options).await,
             Verb::Explain(options) => explain::run(&options),
+            Verb::Completions(options) => Ok(completions::run(&options)),
+            Verb::Complete(options) => completions::words(options),
         }
     })
 }

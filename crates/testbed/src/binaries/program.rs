@@ -32,6 +32,9 @@ pub enum Program {
     Cnitool,
     Qemu,
     Chromium,
+    Zsh,
+    Fish,
+    Mandoc,
 }
 
 /// The source of a missing program.
@@ -75,11 +78,17 @@ impl Program {
     /// What pages are tested in.
     pub const BROWSER: [Self; 1] = [Self::Chromium];
 
+    /// The shells whose completions are tested, besides bash.
+    pub const SHELLS: [Self; 2] = [Self::Zsh, Self::Fish];
+
+    /// What manual pages are checked by.
+    pub const MANUAL: [Self; 1] = [Self::Mandoc];
+
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         let parts =
             Self::CONTROL_PLANE.into_iter().chain(Self::CLUSTER).chain(Self::CNI).chain(Self::ROUTING);
-        parts.chain(Self::MACHINE).chain(Self::BROWSER)
+        parts.chain(Self::MACHINE).chain(Self::BROWSER).chain(Self::SHELLS).chain(Self::MANUAL)
     }
 
     /// Its file name.
@@ -109,6 +118,9 @@ impl Program {
             Self::Cnitool => "cnitool",
             Self::Qemu => "qemu-system-x86_64",
             Self::Chromium => "chromium",
+            Self::Zsh => "zsh",
+            Self::Fish => "fish",
+            Self::Mandoc => "mandoc",
         }
     }
 
@@ -122,6 +134,9 @@ impl Program {
             Self::Ip => Source::Debian("iproute2"),
             Self::Qemu => Source::Debian("qemu-system-x86"),
             Self::Chromium => Source::Debian("chromium"),
+            Self::Zsh => Source::Debian("zsh"),
+            Self::Fish => Source::Debian("fish"),
+            Self::Mandoc => Source::Debian("mandoc"),
             Self::Bird | Self::Birdc => Source::Debian("bird2"),
             Self::KubeApiserver
             | Self::KubeControllerManager
