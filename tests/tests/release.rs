@@ -103,8 +103,11 @@ fn zsh_completes_verbs_and_values() {
     for (typed, expected) in
         [("tenure poo", "tenure pools "), ("tenure pools --output js", "tenure pools --output json ")]
     {
-        let mut ask = Command::new(&zsh);
-        ask.args(["-f", "-c", ASK_ZSH])
+        // It waits for what the other zsh says.
+        let mut ask = Command::new("timeout");
+        ask.arg("300")
+            .arg(&zsh)
+            .args(["-f", "-c", ASK_ZSH])
             .arg(&functions)
             .arg(typed)
             .env("HOME", manual.path())

@@ -19,8 +19,10 @@ const PROGRAMS: [(&str, &[&str]); 2] = [
     ("Cargo.toml", &["tenure", "tenured", "tenure-controller", "tenure-egress", "tenure-cni"]),
     ("crates/nmstate/Cargo.toml", &["tenure-nmstate"]),
 ];
+/// Where they may be built: what only takes part in building is for these.
+const HOSTS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
 /// For what they are built.
-pub const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
+const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
 
 /// A part of the programs.
 struct Part {
@@ -31,7 +33,7 @@ struct Part {
 
 /// The bill of the sources in this directory, with this date in seconds since 1970.
 pub fn of_release(seconds: u64) -> Result<String> {
-    let targets = TARGETS.map(str::to_owned);
+    let targets = [TARGETS, HOSTS].concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
     let mut parts: BTreeMap<Key, Part> = BTreeMap::new();
     for (manifest, programs) in PROGRAMS {
         let graph = Graph::read(Path::new(manifest), &targets)?;

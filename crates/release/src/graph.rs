@@ -50,8 +50,14 @@ impl Graph {
         let lock = manifest.with_file_name("Cargo.lock");
         let text =
             std::fs::read_to_string(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
-        Self::parse(&metadata, &text)
-            .with_context(|| format!("cannot read the packages of {}", manifest.display()))
+        let mut graph = Self::parse(&metadata, &text)
+            .with_context(|| format!("cannot read the packages of {}", manifest.display()))?;
+        // Cargo also describes packages that only a feature which is not on would bring.
+        let mut all = vec!["--workspace", "--all-features", "--edges", "normal,build,dev"];
+        all.extend(targets.iter().flat_map(|target| ["--target", target]));
+        let used = listed(&manifest.display().to_string(), &all)?;
+        graph.packages.retain(|key, _| used.contains(key));
+        Ok(graph)
     }
 
     /// Reads what cargo said, and the text of the lock file.

@@ -38,9 +38,9 @@ pub fn files(date: &str) -> Result<Vec<File>> {
         executable: true,
         bytes: FOR_KUBECTL.as_bytes().to_vec(),
     }];
-    for (mut command, section) in programs() {
+    for (command, section) in programs() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            files.push(completion(&mut command, shell));
+            files.push(completion(command.clone(), shell));
         }
         let mut command = command.disable_help_subcommand(true);
         command.build();
@@ -49,7 +49,7 @@ pub fn files(date: &str) -> Result<Vec<File>> {
     Ok(files)
 }
 
-fn completion(command: &mut Command, shell: Shell) -> File {
+fn completion(mut command: Command, shell: Shell) -> File {
     let name = command.get_name().to_owned();
     let path = match shell {
         Shell::Zsh => format!("share/zsh/site-functions/_{name}"),
@@ -57,7 +57,7 @@ fn completion(command: &mut Command, shell: Shell) -> File {
         _ => format!("share/bash-completion/completions/{name}"),
     };
     let mut bytes = Vec::new();
-    generate(shell, command, name, &mut bytes);
+    generate(shell, &mut command, name, &mut bytes);
     File { path, executable: false, bytes }
 }
 
@@ -68,6 +68,9 @@ fn pages(command: &Command, section: &str, date: &str, files: &mut Vec<File>) ->
     let name = page.get_filename();
     let mut bytes = Vec::new();
     page.render(&mut bytes).with_context(|| format!("cannot write the page {name}"))?;
+    // Around an empty line, line breaks are too many, and readers complain.
+    let page = String::from_utf8(bytes).with_context(|| format!("the page {name} is no text"))?;
+    let bytes = page.replace("\n.br\n\n.br\n", "\n.sp\n").into_bytes();
     files.push(File { path: format!("share/man/man{section}/{name}"), executable: false, bytes });
     for verb in command.get_subcommands().filter(|it| !it.is_hide_set()) {
         pages(verb, section, date, files)?;
@@ -104,6 +107,9 @@ mod tests {
         for verb in tenure::command().get_subcommands().filter(|verb| !verb.is_hide_set()) {
             text(&format!("share/man/man1/tenure-{}.1", verb.get_name()));
         }
-        assert!(!files.iter().any(|file| file.path.contains("__complete")), "hidden verbs have no pages");
+        let pages = files.iter().filter(|file| file.path.starts_with("share/man"));
+        let odd: Vec<_> =
+            pages.filter(|file| ["help", "__"].iter().any(|it| file.path.contains(it))).collect();
+        assert!(odd.is_empty(), "the verb help and hidden verbs have no pages: {odd:?}");
     }
 }
