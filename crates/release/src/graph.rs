@@ -54,7 +54,7 @@ impl Graph {
             .with_context(|| format!("cannot read the packages of {}", manifest.display()))?;
         // Cargo also describes packages that only a feature which is not on would bring.
         let mut all = vec!["--workspace", "--all-features", "--edges", "normal,build,dev"];
-        all.extend(targets.iter().flat_map(|target| ["--target", target]));
+        all.extend(targets.iter().flat_map(|target| ["--target", target.as_str()]));
         let used = listed(&manifest.display().to_string(), &all)?;
         graph.packages.retain(|key, _| used.contains(key));
         Ok(graph)

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -52,7 +53,13 @@ fn main() -> Result<()> {
         Verb::Pack(pack) => pack.run(),
         Verb::Manual { directory, seconds } => {
             for file in manual::files(&day(seconds)?)? {
-                write(&directory.join(&file.path), &file.bytes)?;
+                let path = directory.join(&file.path);
+                write(&path, &file.bytes)?;
+                if file.executable {
+                    let mode = fs::Permissions::from_mode(0o755);
+                    fs::set_permissions(&path, mode)
+                        .with_context(|| format!("cannot make {} executable", path.display()))?;
+                }
             }
             Ok(())
         }
