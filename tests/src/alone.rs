@@ -193,12 +193,22 @@ impl Alone {
         pod: Option<&Pod>,
         config: &Value,
     ) -> Said {
+        self.call_with((plugin, verb, container, ""), pod, config)
+    }
+
+    /// The same, with arguments as in `CNI_ARGS`.
+    pub fn call_with(
+        &self,
+        (plugin, verb, container, args): (&str, &str, &str, &str),
+        pod: Option<&Pod>,
+        config: &Value,
+    ) -> Said {
         let file = tempfile::NamedTempFile::new_in(self.directory.path()).unwrap();
         fs::write(file.path(), config.to_string()).unwrap();
         let plugin = format!("/opt/cni/bin/{plugin}");
         let mut command =
             self.host.command("sh").args(["-c", r#"exec "$0" <"$1""#]).arg(plugin).arg(file.path());
-        command = command.env("CNI_COMMAND", verb).env("CNI_PATH", "/opt/cni/bin");
+        command = command.env("CNI_COMMAND", verb).env("CNI_PATH", "/opt/cni/bin").env("CNI_ARGS", args);
         if !container.is_empty() {
             command = command.env("CNI_CONTAINERID", container).env("CNI_IFNAME", "eth0");
         }

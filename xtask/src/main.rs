@@ -3,6 +3,7 @@
 //! is a program of its own that is built and run from here.
 
 mod architecture;
+mod book;
 mod dependencies;
 mod dist;
 mod fuzz;
@@ -74,6 +75,10 @@ enum Verb {
         #[arg(long)]
         check: bool,
     },
+    /// Write the pages of `docs/reference` that are generated, after flags or kinds have changed
+    Reference,
+    /// Write the documentation as a book of HTML; the first time this builds mdBook
+    Book,
     /// Build the programs as static binaries and put them into a container image
     Image {
         /// The profile that the daemons are built with: `quick` is built in a fraction of the time, and slower to run
@@ -126,6 +131,8 @@ fn main() -> ExitCode {
         Verb::Conformance { files } => verbs::conformance(&files),
         Verb::Fuzz { targets, seconds } => fuzz::fuzz(&targets, seconds),
         Verb::Crds { check } => verbs::crds(check),
+        Verb::Reference => verbs::reference(),
+        Verb::Book => book::book(),
         Verb::Image { profile } => image::image(&profile),
         Verb::Dist(options) => dist::dist(&options),
         Verb::Deny { advisories } => verbs::deny(advisories),

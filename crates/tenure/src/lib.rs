@@ -5,6 +5,7 @@
 //! | `demo` | the main job, shown without a cluster |
 //! | `pools`, `blocks`, `claims`, `who`, `node` | looking: a pool's use, a block's owner, a claim's pods, an address's holder, a node |
 //! | `ui` | the same and maps of pools, as pages in a browser |
+//! | `watch`, `top` | events as they come; use, rates and the slowest ADDs on a terminal |
 //! | `import` | manifests of what other systems have assigned; removing the blocks reserved for it |
 //! | `check`, `explain` | comparing everything with everything; what an error means |
 //! | `repair`, `release`, `drain` | guarded writes: what `check` advises, an address without a holder, a block to be returned |
@@ -39,7 +40,9 @@ mod release;
 mod repair;
 mod snapshot;
 mod table;
+mod top;
 mod ui;
+mod watch;
 mod who;
 
 use std::io::{self, Write};
@@ -82,6 +85,10 @@ enum Verb {
     Import(import::ImportOptions),
     /// Show all of this, and maps of pools, in a browser on this machine
     Ui(ui::UiOptions),
+    /// Show pools, rates and the slowest ADDs, live
+    Top(top::TopOptions),
+    /// Print a line for each event, as it happens
+    Watch(watch::WatchOptions),
     /// Make the addresses of an alias pool in a cloud, and the pool
     Provision(provision::ProvisionOptions),
     /// Compare pools, blocks, requests, holds, kernels and pods; exit with 1 if anything differs, with 2 if not all could be seen
@@ -106,17 +113,27 @@ pub fn command() -> clap::Command {
     Command::command()
 }
 
+/// The command line's definition: what shows, checks or completes command lines reads it.
+pub fn command() -> clap::Command {
+    Command::command()
+}
+
+/// Every kind of finding that `check` knows, and what `repair` does about it: `repairs`, `waits` or `explains`.
+pub fn findings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    repair::all_kinds()
+}
+
 /// The whole program, from its arguments to its exit code.
 pub fn main() -> ExitCode {
     match run(Command::parse().verb) {
         Ok(said) => {
             // A reader that stops after the first lines, such as `head`, is no error.
-            let _ = io::stdout().write_all(said.text.as_bytes());
-            let _ = io::stderr().write_all(said.notes.as_bytes());
+            let _ = io::stdout().write_all(table::visible(&said.text).as_bytes());
+            let _ = io::stderr().write_all(table::visible(&said.notes).as_bytes());
             said.code.into()
         }
         Err(error) => {
-            let _ = writeln!(io::stderr(), "tenure: {error:#}");
+            let _ = writeln!(io::stderr(), "tenure: {}", table::visible(&format!("{error:#}")));
             table::COULD_NOT_LOOK.into()
         }
     }
@@ -139,6 +156,8 @@ fn run(verb: Verb) -> Result<Output> {
             Verb::Node(options) => node::run(options).await,
             Verb::Import(options) => import::run(options).await,
             Verb::Ui(options) => ui::run(options).await,
+            Verb::Top(options) => top::run(options).await,
+            Verb::Watch(options) => watch::run(options).await,
             Verb::Provision(options) => provision::run(options).await,
             Verb::Check(options) => check::run(options).await,
             Verb::Repair(options) => repair::run(options).await,

@@ -175,7 +175,8 @@ fn conditions(pool: &AddressPool) -> Vec<Condition> {
     conditions
 }
 
-fn text(rows: &[Row]) -> String {
+/// The same for people.
+pub(crate) fn text(rows: &[Row]) -> String {
     if rows.is_empty() {
         return "There are no pools.\n".to_owned();
     }

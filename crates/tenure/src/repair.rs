@@ -29,6 +29,7 @@ use crate::check::{self, Difference, Findings};
 use crate::query::{QueryOptions, Source};
 use crate::table::{COULD_NOT_LOOK, Format, Output};
 pub(crate) use blocks::{and, users};
+pub(crate) use kinds::all as all_kinds;
 use perform::{Outcome, perform};
 use plan::{Plan, plan, verdict};
 use step::{Step, Verdict};

@@ -1,5 +1,8 @@
 //! The output formats: plain columns that `awk` can read, or JSON.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
 use clap::ValueEnum;
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
@@ -58,6 +61,36 @@ impl Output {
             self.notes.extend(notes.iter().map(|note| format!("{note}\n")));
         }
         self
+    }
+}
+
+/// Text in which every character that a terminal would act on is written out, all but line breaks: names and messages that others chose
+/// change nothing on the screen. JSON stays JSON.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| {
+        c != '\n'
+            && (c.is_control()
+                || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+    };
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if acts(c) {
+            let _ = write!(shown, "\\u{:04x}", u32::from(c));
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// The same on one line.
+pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
+    match visible(text) {
+        Cow::Borrowed(text) if !text.contains('\n') => Cow::Borrowed(text),
+        text => Cow::Owned(text.replace('\n', "\\n")),
     }
 }
 
@@ -121,6 +154,19 @@ mod tests {
     fn columns_are_aligned_and_end_where_they_end() {
         let rows = [["default".into(), "12".into()], ["b".into(), String::new()]];
         assert_eq!(columns(["NAME", "USED"], rows), "NAME      USED\ndefault   12\nb\n");
+    }
+
+    #[test]
+    fn what_a_terminal_would_act_on_is_written_out() {
+        assert_eq!(visible("web-0\n日本 ä"), "web-0\n日本 ä");
+        assert_eq!(
+            visible("a\u{1b}[2Jb\r\u{9b}1m\u{7f}\u{202e}\t"),
+            r"a\u001b[2Jb\u000d\u009b1m\u007f\u202e\u0009"
+        );
+        let json = serde_json::json!({"name": "\u{9b}31m\u{7f}"});
+        let shown: serde_json::Value = serde_json::from_str(&visible(&json.to_string())).unwrap();
+        assert_eq!(shown, json, "JSON says the same");
+        assert_eq!(one_line("one\ntwo"), r"one\ntwo");
     }
 
     #[test]

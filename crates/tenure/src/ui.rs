@@ -22,7 +22,7 @@ mod poll;
 mod query;
 mod search;
 mod server;
-mod state;
+pub(crate) mod state;
 mod stream;
 
 use std::io::{self, Write};
@@ -34,11 +34,11 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
 use tenure_daemon::serve::{Limits, serve_within};
-use tenure_handles::{SystemClock, SystemEntropy};
+use tenure_handles::{Entropy, SystemClock, SystemEntropy};
 use tenure_watch::Connection;
 use tokio::task::JoinSet;
 
-use crate::query::QueryOptions;
+use crate::query::{QueryOptions, Source};
 use crate::table::{Format, Output};
 use gate::Gate;
 use server::Server;
@@ -74,25 +74,35 @@ pub(crate) async fn run(options: UiOptions) -> Result<Output> {
         options.address
     );
     let source = options.query.source().await?;
-    let client = source.client()?.clone();
     let entropy = SystemEntropy::new().context("cannot get random numbers")?;
     let listener = tenure_daemon::listen(Some((options.address, options.port).into()), 0).await?;
     let gate = Gate::new(listener.local_addr()?, &entropy);
-    let connection = Connection::new(client, Arc::new(SystemClock), Arc::new(entropy));
-    let shared = Arc::new(Shared::new(Arc::clone(connection.health())));
+    let Live { shared, mut tasks } = live(source, entropy)?;
     say(&gate.link(), options.query.output)?;
     let server = Server { gate: Arc::new(gate), shared: Arc::clone(&shared) };
-    let cluster = source.cluster;
-    // Each is a task of its own, so that none waits for the work of another. They end with the set.
-    let mut tasks = JoinSet::new();
     tasks.spawn(serve_within(listener, server, LIMITS));
-    tasks.spawn(feed::watch(Arc::clone(&shared), connection, cluster));
-    tasks.spawn(poll::poll(shared, source));
     tokio::select! {
         ended = tokio::signal::ctrl_c() => ended.context("cannot wait for Ctrl-C")?,
         Some(ended) = tasks.join_next() => ended.context("a part of the program ended")?,
     }
     Ok(Output::nothing())
+}
+
+/// What is known, and the tasks that keep it up to date.
+pub(crate) struct Live {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) tasks: JoinSet<()>,
+}
+
+/// Watches everything, and asks agents while somebody looks. Each is a task of its own, so that none waits for the work of another; they
+/// end with the set.
+pub(crate) fn live(source: Source, entropy: impl Entropy) -> Result<Live> {
+    let connection = Connection::new(source.client()?.clone(), Arc::new(SystemClock), Arc::new(entropy));
+    let shared = Arc::new(Shared::new(Arc::clone(connection.health())));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(feed::watch(Arc::clone(&shared), connection, source.cluster));
+    tasks.spawn(poll::poll(Arc::clone(&shared), source));
+    Ok(Live { shared, tasks })
 }
 
 /// Prints where the pages are; the address has the token.

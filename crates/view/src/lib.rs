@@ -13,7 +13,9 @@ mod tests;
 
 pub use block::{Block, Counts, Pool};
 pub use hold::{Claim, Cooling, Hold, Holder, Pod, Traffic, Waiting};
-pub use node::{Api, Difference, Egress, Journal, Kernel, Node, NodeAddress, NodePolicy, Watch};
+pub use node::{
+    Api, Calls, Difference, Egress, Journal, Kernel, Node, NodeAddress, NodePolicy, SlowAdd, Watch,
+};
 
 /// The path of the page.
 pub const PATH: &str = "/v1/node";

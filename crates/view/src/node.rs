@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{Block, Cooling, Hold, Pool, Waiting};
+use crate::{Block, Cooling, Hold, Holder, Pool, Waiting};
 
 /// A node, as its agent sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,9 +53,45 @@ pub struct Node {
     /// What policies have given the node's own interfaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub node_addresses: Vec<NodePolicy>,
+    /// How many calls of the CNI plugin the agent has answered since it started.
+    #[serde(default)]
+    pub calls: Calls,
+    /// The slowest ADDs of the last five minutes, at most 16, the slowest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slowest_adds: Vec<SlowAdd>,
     /// The kernel compared with the holds; `None` if it was not observed yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Kernel>,
+}
+
+/// Calls of the CNI plugin that were answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Calls {
+    /// All ADDs.
+    pub adds: u64,
+    /// ADDs that were answered with an error.
+    pub failed_adds: u64,
+    /// All DELs.
+    pub dels: u64,
+    /// DELs that were answered with an error.
+    pub failed_dels: u64,
+}
+
+/// An ADD, and how long it took.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SlowAdd {
+    /// For whom it was.
+    #[serde(flatten)]
+    pub holder: Holder,
+    /// How long it took inside the agent.
+    pub microseconds: u64,
+    /// When it was answered.
+    pub at: Timestamp,
+    /// The CNI error code of the answer; 0 for success.
+    #[serde(default)]
+    pub code: u32,
 }
 
 /// A policy on the node.

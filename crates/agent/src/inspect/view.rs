@@ -61,6 +61,7 @@ impl Inspector {
             }
         };
         let broken = "it cannot be written, and nothing new is assigned until it can";
+        let (calls, slowest_adds) = self.inner.agent.calls.summary(looked);
         let mut view = tenure_view::Node {
             node: self.inner.agent.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -77,6 +78,8 @@ impl Inspector {
             waiting: seen.waiting.into_iter().map(waiting).collect(),
             egress: None,
             node_addresses: Vec::new(),
+            calls,
+            slowest_adds,
             kernel,
         };
         for part in &self.inner.agent.parts {

@@ -102,7 +102,11 @@ impl<C: Clock> Service<C> {
         let began = self.inner.clock.elapsed();
         let outcome = self.inner.answer(verb, &call, leave).instrument(span.clone()).await;
         let took = self.inner.clock.elapsed().saturating_sub(began);
-        self.inner.calls.answered(verb, outcome.as_ref().err().map_or(0, |failure| failure.code), took);
+        let code = outcome.as_ref().err().map_or(0, |failure| failure.code);
+        self.inner.calls.answered(verb, code, took);
+        if verb == Verb::Add {
+            self.inner.calls.added(self.inner.clock.now(), code, took, || holder(&call));
+        }
         span.in_scope(|| match &outcome {
             Ok(_) => info!(?took, "done"),
             Err(failure) => info!(?took, code = failure.code, %failure, "refused"),
@@ -165,6 +169,22 @@ impl<C: Clock> Inner<C> {
                 Err(Failure { message: failure.message + &more, ..failure })
             }
         }
+    }
+}
+
+/// Whose call it is, for people.
+fn holder(call: &rpc::Call) -> tenure_view::Holder {
+    let arg = |name: &str| call.args.get(name).cloned().unwrap_or_default();
+    let pod = tenure_view::Pod {
+        namespace: arg("K8S_POD_NAMESPACE"),
+        name: arg("K8S_POD_NAME"),
+        uid: arg("K8S_POD_UID"),
+    };
+    tenure_view::Holder {
+        network: NetworkConfig::parse(&call.config).map(|network| network.name).unwrap_or_default(),
+        container: call.container_id.clone(),
+        interface: call.ifname.clone(),
+        pod: Some(pod).filter(|pod| !pod.name.is_empty()),
     }
 }
 

@@ -303,6 +303,16 @@ pub(crate) fn of(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
+/// Each with the word for what is done about it.
+pub(crate) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let does = |does: Does| match does {
+        Does::Writes(_) => "repairs",
+        Does::Heals(_) => "waits",
+        Does::Explains(_) => "explains",
+    };
+    KINDS.iter().map(move |kind| (kind.name, does(kind.does)))
+}
+
 /// The names, for the command line.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|kind| kind.name)

@@ -124,6 +124,8 @@ pub(crate) fn agent(node: &str, block: &str, network: &str, holds: Vec<Hold>) ->
         journal: Journal::default(),
         egress: None,
         node_addresses: Vec::new(),
+        calls: tenure_view::Calls::default(),
+        slowest_adds: Vec::new(),
         pools: vec![Pool {
             name: "default".into(),
             blocks: 1,

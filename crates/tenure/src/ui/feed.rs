@@ -22,6 +22,7 @@ use super::pieces::{self, Piece};
 use super::state::{Shared, State, Topic};
 use crate::node_pools::is_generated;
 use crate::snapshot::PodFacts;
+use crate::watch::news::{self, News};
 
 /// What is kept of the objects of a kind.
 pub(super) trait Kept: Send + Sync + Sized + 'static {
@@ -43,6 +44,8 @@ pub(super) trait Kept: Send + Sync + Sized + 'static {
     }
     /// What else follows from a change of the object with this key; `None` if all may have changed.
     fn changed(_: &mut State, _key: Option<&str>) {}
+    /// The events in a change of an object, for `tenure watch`.
+    fn news(_old: Option<&Self>, _new: Option<&Self>, _news: &mut Vec<News>) {}
     /// The node whose agent may have news now.
     fn node(&self) -> Option<&str> {
         None
@@ -63,7 +66,7 @@ fn key_of(object: &impl ResourceExt) -> String {
 /// A kind that is kept as it is.
 macro_rules! kept {
     ($kind:ty, $what:literal, [$($topic:ident),*], |$state:ident| $all:expr $(, pieces |$object:ident, $known:ident| $pieces:expr)?
-     $(, if $is:expr)? $(, node $node:expr)? $(, changed $changed:expr)?) => {
+     $(, if $is:expr)? $(, node $node:expr)? $(, changed $changed:expr)? $(, news $news:path)?) => {
         impl Kept for $kind {
             type Object = Self;
             const WHAT: &'static str = $what;
@@ -87,6 +90,9 @@ macro_rules! kept {
             $(fn changed(state: &mut State, key: Option<&str>) {
                 ($changed)(state, key);
             })?
+            $(fn news(old: Option<&Self>, new: Option<&Self>, news: &mut Vec<News>) {
+                $news(old, new, news);
+            })?
         }
     };
 }
@@ -97,21 +103,24 @@ kept!(
     [Pools],
     |state| state.snapshot.pools,
     pieces | it,
-    _state | pieces::of_pool(it)
+    _state | pieces::of_pool(it),
+    news news::of_pool
 );
 kept!(AddressBlock, "AddressBlocks", [Pools, Nodes], |state| state.snapshot.blocks,
-    pieces |it, state| pieces::of_block(it, &state.snapshot), node AddressBlock::node);
-kept!(BlockRequest, "BlockRequests", [], |state| state.snapshot.requests);
+    pieces |it, state| pieces::of_block(it, &state.snapshot), node AddressBlock::node, news news::of_block);
+kept!(BlockRequest, "BlockRequests", [], |state| state.snapshot.requests, news news::of_request);
 kept!(
     IPPool,
     "IPPools",
     [Pools, Nodes],
     |state| state.snapshot.ranges.ledgers,
     pieces | it,
-    state | pieces::of_ledger(it, &state.snapshot)
+    state | pieces::of_ledger(it, &state.snapshot),
+    news news::of_ledger
 );
 kept!(NodeSlicePool, "NodeSlicePools", [Pools, Nodes], |state| state.snapshot.ranges.slices,
-    pieces |it, _state| pieces::of_slices(it), changed |state: &mut State, _: Option<&str>| say_all::<IPPool>(state));
+    pieces |it, _state| pieces::of_slices(it), changed |state: &mut State, _: Option<&str>| say_all::<IPPool>(state),
+    news news::of_slices);
 kept!(OverlappingRangeIPReservation, "OverlappingRangeIPReservations", [], |state| state
     .snapshot
     .ranges
@@ -122,7 +131,8 @@ kept!(
     [Pools, NodeAddresses],
     |state| state.snapshot.node_pools.pools,
     pieces | it,
-    state | pieces::of_node_pool(it, state.snapshot.now)
+    state | pieces::of_node_pool(it, state.snapshot.now),
+    news news::of_node_pool
 );
 kept!(
     NodeNetworkConfigurationEnactment,
@@ -130,7 +140,8 @@ kept!(
     [NodeAddresses],
     |state| state.snapshot.node_pools.enactments,
     pieces | it,
-    _state | pieces::of_enactment(it)
+    _state | pieces::of_enactment(it),
+    news news::of_enactment
 );
 kept!(NodeNetworkConfigurationPolicy, "NodeNetworkConfigurationPolicies", [NodeAddresses],
     |state| state.snapshot.node_pools.generated, pieces |it, _state| pieces::of_policy(it), if is_generated);
@@ -140,7 +151,8 @@ kept!(
     [Pools, Aliases],
     |state| state.snapshot.aliases.pools,
     pieces | it,
-    _state | pieces::of_alias_pool(it)
+    _state | pieces::of_alias_pool(it),
+    news news::of_alias_pool
 );
 kept!(
     IPLedger,
@@ -150,10 +162,10 @@ kept!(
     pieces | it,
     _state | pieces::of_alias_ledger(it)
 );
-kept!(NodeAliases, "NodeAliases", [Aliases], |state| state.snapshot.aliases.nodes);
-kept!(Egress, "Egresses", [Egresses], |state| state.egresses);
+kept!(NodeAliases, "NodeAliases", [Aliases], |state| state.snapshot.aliases.nodes, news news::of_aliases);
+kept!(Egress, "Egresses", [Egresses], |state| state.egresses, news news::of_egress);
 kept!(EgressClients, "EgressClients", [Egresses], |state| state.clients);
-kept!(IPAMClaim, "IPAMClaims", [Claims], |state| state.claims, changed claims_changed);
+kept!(IPAMClaim, "IPAMClaims", [Claims], |state| state.claims, changed claims_changed, news news::of_claim);
 
 impl Kept for NodeName {
     type Object = v1::Node;
@@ -170,6 +182,9 @@ impl Kept for NodeName {
     }
     fn changed(state: &mut State, _: Option<&str>) {
         state.snapshot.nodes = state.nodes.iter().map(Kept::key).collect();
+    }
+    fn news(old: Option<&Self>, new: Option<&Self>, news: &mut Vec<News>) {
+        news::of_node(old.map(|it| it.0.as_str()), new.map(|it| it.0.as_str()), news);
     }
 }
 
@@ -249,6 +264,8 @@ struct Listening<T> {
     shared: Arc<Shared>,
     /// What a list has said so far.
     listed: Option<Vec<T>>,
+    /// Whether there was a list before, so that what differs from it is news.
+    known: bool,
     kept: PhantomData<T>,
 }
 
@@ -263,18 +280,23 @@ impl<T: Kept> Listener<T::Object> for Listening<T> {
             Event::InitDone => {
                 let mut listed = self.listed.take().unwrap_or_default();
                 listed.sort_by_cached_key(T::key);
-                self.shared.change(|state| replace(state, listed));
+                let news = self.shared.change(|state| replace(state, listed));
+                if std::mem::replace(&mut self.known, true) {
+                    self.shared.tell(news);
+                }
             }
             Event::Apply(object) => {
                 let Some(object) = object.is() else { return true };
                 let key = key_of(&object);
                 let kept = T::of(object);
                 self.hurry(kept.as_ref());
-                self.shared.change(|state| put(state, &key, kept));
+                let (_, news) = self.shared.change(|state| put(state, &key, kept));
+                self.shared.tell(news);
             }
             Event::Delete(object) => {
                 let key = key_of(&object);
-                let gone = self.shared.change(|state| put::<T>(state, &key, None));
+                let (gone, news) = self.shared.change(|state| put::<T>(state, &key, None));
+                self.shared.tell(news);
                 self.hurry(gone.as_ref());
             }
         }
@@ -283,7 +305,8 @@ impl<T: Kept> Listener<T::Object> for Listening<T> {
 
     fn lacks_kind(&mut self, lacks: bool) {
         if lacks {
-            self.shared.change(|state| replace::<T>(state, Vec::new()));
+            let news = self.shared.change(|state| replace::<T>(state, Vec::new()));
+            self.shared.tell(news);
         }
     }
 }
@@ -297,21 +320,30 @@ impl<T: Kept> Listening<T> {
     }
 }
 
-/// Replaces everything of a kind.
-fn replace<T: Kept>(state: &mut State, objects: Vec<T>) {
+/// Replaces everything of a kind, and returns the events in that.
+fn replace<T: Kept>(state: &mut State, objects: Vec<T>) -> Vec<News> {
     let keys: BTreeSet<String> = objects.iter().map(T::key).collect();
     let said: Vec<_> = objects.iter().map(|it| it.pieces(state)).collect();
     for (key, pieces) in keys.iter().zip(said) {
         state.index.say((T::WHAT, key.clone()), pieces);
     }
     state.index.keep_only(T::WHAT, &keys);
-    *T::all(state) = objects;
+    let old = std::mem::replace(T::all(state), objects);
+    let (mut news, all) = (Vec::new(), T::all(state));
+    let find = |all: &[T], key: &str| position(all, key).ok();
+    for it in &old {
+        T::news(Some(it), find(all, &it.key()).map(|at| &all[at]), &mut news);
+    }
+    for it in all.iter().filter(|it| find(&old, &it.key()).is_none()) {
+        T::news(None, Some(it), &mut news);
+    }
     T::changed(state, None);
     state.touch(T::TOPICS);
+    news
 }
 
-/// Replaces one object, and returns the old one.
-fn put<T: Kept>(state: &mut State, key: &str, object: Option<T>) -> Option<T> {
+/// Replaces one object, and returns the old one and the events in that.
+fn put<T: Kept>(state: &mut State, key: &str, object: Option<T>) -> (Option<T>, Vec<News>) {
     let pieces = object.as_ref().map(|it| it.pieces(state)).unwrap_or_default();
     state.index.say((T::WHAT, key.to_owned()), pieces);
     let all = T::all(state);
@@ -324,13 +356,15 @@ fn put<T: Kept>(state: &mut State, key: &str, object: Option<T>) -> Option<T> {
         }
         (Err(_), None) => None,
     };
+    let mut news = Vec::new();
+    T::news(old.as_ref(), position(all, key).ok().map(|at| &all[at]), &mut news);
     T::changed(state, Some(key));
     state.touch(T::TOPICS);
-    old
+    (old, news)
 }
 
 /// Watches everything until the future is dropped.
-pub(super) async fn watch(shared: Arc<Shared>, connection: Connection, cluster: bool) {
+pub(crate) async fn watch(shared: Arc<Shared>, connection: Connection, cluster: bool) {
     let one = Watching { shared, connection };
     let pods = async {
         if cluster {
@@ -367,7 +401,12 @@ struct Watching {
 impl Watching {
     async fn kind<T: Kept>(&self, may_be_missing: bool) {
         let api: Api<Read<T::Object>> = Api::all(self.connection.client());
-        let listening = Listening::<T> { shared: Arc::clone(&self.shared), listed: None, kept: PhantomData };
+        let listening = Listening::<T> {
+            shared: Arc::clone(&self.shared),
+            listed: None,
+            known: false,
+            kept: PhantomData,
+        };
         let missing = may_be_missing.then_some(LOOK_FOR_KIND);
         self.connection.health().expect(T::WHAT);
         self.connection.watch(T::WHAT, api, watcher::Config::default(), missing, listening).await;

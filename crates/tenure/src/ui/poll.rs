@@ -12,6 +12,7 @@ use super::state::{Shared, Topic};
 use crate::agents::{AT_ONCE, Agents, Roster};
 use crate::check::{self, Findings};
 use crate::query::Source;
+use crate::watch::news;
 
 /// The time between two steps.
 const STEP: Duration = Duration::from_millis(250);
@@ -67,7 +68,7 @@ impl Turns {
 }
 
 /// Asks until the future is dropped.
-pub(super) async fn poll(shared: Arc<Shared>, source: Source) {
+pub(crate) async fn poll(shared: Arc<Shared>, source: Source) {
     let mut viewers = shared.viewers.subscribe();
     let (mut turns, mut roster, mut listed) = (Turns::default(), Roster::default(), None);
     let mut comparing = Comparing::default();
@@ -88,17 +89,23 @@ pub(super) async fn poll(shared: Arc<Shared>, source: Source) {
         let due = turns.next(&nodes, now);
         if !due.is_empty() {
             let answers = ask(&source.agents, &roster, due).await;
-            shared.change(|state| {
-                state.told(answers);
+            let news = shared.change(|state| {
+                let news = state.told(answers);
                 if let Agents::Cluster(..) = source.agents {
                     state.only_agents_of(&nodes);
                 }
+                news
             });
+            shared.tell(news);
         }
-        if shared.health.look().complete
-            && let Some(oldest) = turns.oldest(&nodes)
-        {
-            comparing.step(&shared, oldest, now).await;
+        if shared.health.look().complete {
+            let oldest = turns.oldest(&nodes);
+            if oldest.is_some() || nodes.is_empty() {
+                shared.asked.send_if_modified(|asked| !std::mem::replace(asked, true));
+            }
+            if let Some(oldest) = oldest {
+                comparing.step(&shared, oldest, now).await;
+            }
         }
         tokio::time::sleep(STEP).await;
     }
@@ -165,13 +172,17 @@ impl Comparing {
         let Ok((found, seen)) = compared.await else { return };
         self.first = Some(found);
         let Some(seen) = seen else { return };
-        shared.change(|state| {
+        let news = shared.change(|state| {
+            let mut news = Vec::new();
             if state.findings.as_ref() != Some(&seen) {
+                news::of_findings(state.findings.as_ref(), &seen, &mut news);
                 state.findings = Some(seen);
                 state.touch(&[Topic::Findings]);
             }
             state.checked = Some(state.snapshot.now);
+            news
         });
+        shared.tell(news);
     }
 }
 
