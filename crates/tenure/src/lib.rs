@@ -10,6 +10,7 @@
 //! | `import` | manifests of what other systems have assigned; removing the blocks reserved for it |
 //! | `check`, `explain` | comparing everything with everything; what an error means |
 //! | `repair`, `release`, `drain` | guarded writes: what `check` advises, an address without a holder, a block to be returned |
+//! | `completions` | scripts by which shells and kubectl complete command lines |
 //! | `provision` | making the addresses of alias pools in a cloud |
 //! | `offset` | the offsets in the records of pools of node addresses |
 //! | `query`, `agents`, `snapshot`, `ranges`, `node_pools` | the source, reading agents, and what was read, Whereabouts' ranges and node addresses too |
@@ -23,6 +24,7 @@ mod aliases;
 mod blocks;
 mod check;
 mod claims;
+mod completions;
 mod conditions;
 mod demo;
 mod drain;
@@ -104,6 +106,16 @@ enum Verb {
     Drain(drain::DrainOptions),
     /// Say what an error means, and what to do about it
     Explain(explain::ExplainOptions),
+    /// Write the script by which a shell completes command lines
+    Completions(completions::CompletionsOptions),
+    /// Complete the last word for kubectl
+    #[command(name = "__complete", hide = true)]
+    Complete(completions::CompleteOptions),
+}
+
+/// The command line's definition: what shows, checks or completes command lines reads it.
+pub fn command() -> clap::Command {
+    Command::command()
 }
 
 /// The command line's definition: what shows, checks or completes command lines reads it.
@@ -158,6 +170,8 @@ fn run(verb: Verb) -> Result<Output> {
             Verb::Release(options) => release::run(options).await,
             Verb::Drain(options) => drain::run(options).await,
             Verb::Explain(options) => explain::run(&options),
+            Verb::Completions(options) => Ok(completions::run(&options)),
+            Verb::Complete(options) => completions::words(options),
         }
     })
 }

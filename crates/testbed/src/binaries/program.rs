@@ -34,6 +34,9 @@ pub enum Program {
     Chromium,
     Prometheus,
     Promtool,
+    Zsh,
+    Fish,
+    Mandoc,
 }
 
 /// The source of a missing program.
@@ -79,12 +82,18 @@ impl Program {
 
     /// What scrapes metrics, and what tests its rules.
     pub const MONITORING: [Self; 2] = [Self::Prometheus, Self::Promtool];
+    /// The shells whose completions are tested, besides bash.
+    pub const SHELLS: [Self; 2] = [Self::Zsh, Self::Fish];
+
+    /// What manual pages are checked by.
+    pub const MANUAL: [Self; 1] = [Self::Mandoc];
 
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         let parts =
             Self::CONTROL_PLANE.into_iter().chain(Self::CLUSTER).chain(Self::CNI).chain(Self::ROUTING);
-        parts.chain(Self::MACHINE).chain(Self::BROWSER).chain(Self::MONITORING)
+        let tools = Self::MONITORING.into_iter().chain(Self::SHELLS).chain(Self::MANUAL);
+        parts.chain(Self::MACHINE).chain(Self::BROWSER).chain(tools)
     }
 
     /// Its file name.
@@ -116,6 +125,9 @@ impl Program {
             Self::Chromium => "chromium",
             Self::Prometheus => "prometheus",
             Self::Promtool => "promtool",
+            Self::Zsh => "zsh",
+            Self::Fish => "fish",
+            Self::Mandoc => "mandoc",
         }
     }
 
@@ -130,6 +142,9 @@ impl Program {
             Self::Qemu => Source::Debian("qemu-system-x86"),
             Self::Chromium => Source::Debian("chromium"),
             Self::Prometheus | Self::Promtool => Source::Debian("prometheus"),
+            Self::Zsh => Source::Debian("zsh"),
+            Self::Fish => Source::Debian("fish"),
+            Self::Mandoc => Source::Debian("mandoc"),
             Self::Bird | Self::Birdc => Source::Debian("bird2"),
             Self::KubeApiserver
             | Self::KubeControllerManager
