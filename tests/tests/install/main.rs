@@ -1,8 +1,6 @@
 //! Installed as a user would install it: a cluster of three real nodes without a network gets our image, `kubectl apply -k
 //! deploy` and a pool, and nothing else. Needs root; builds the image.
 
-mod traffic;
-
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -18,8 +16,8 @@ use tenure_testbed::cluster::{Cluster, ClusterOptions, CniChoice};
 
 use tenure_testbed::wait::eventually;
 use tenure_tests::installed::{DEPLOY, await_pods, install, pods, product, start_pods, three_nodes};
+use tenure_tests::pod_traffic::{Connection, Namespaces, get};
 use tenure_tests::steps::Steps;
-use traffic::{Connection, Namespaces, get};
 
 const PODS: usize = 90;
 const TENURE: &str = env!("CARGO_BIN_EXE_bed-tenure");

@@ -32,6 +32,7 @@ pub enum Program {
     Cnitool,
     Qemu,
     Chromium,
+    Helm,
 }
 
 /// The source of a missing program.
@@ -75,11 +76,14 @@ impl Program {
     /// What pages are tested in.
     pub const BROWSER: [Self; 1] = [Self::Chromium];
 
+    /// What installs a chart.
+    pub const CHART: [Self; 1] = [Self::Helm];
+
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         let parts =
             Self::CONTROL_PLANE.into_iter().chain(Self::CLUSTER).chain(Self::CNI).chain(Self::ROUTING);
-        parts.chain(Self::MACHINE).chain(Self::BROWSER)
+        parts.chain(Self::MACHINE).chain(Self::BROWSER).chain(Self::CHART)
     }
 
     /// Its file name.
@@ -109,6 +113,7 @@ impl Program {
             Self::Cnitool => "cnitool",
             Self::Qemu => "qemu-system-x86_64",
             Self::Chromium => "chromium",
+            Self::Helm => "helm",
         }
     }
 
@@ -133,6 +138,7 @@ impl Program {
             Self::Ptp | Self::Bridge | Self::Macvlan | Self::HostLocal | Self::Loopback | Self::Cnitool => {
                 Source::Go(GoModule::Cni)
             }
+            Self::Helm => Source::Go(GoModule::Helm),
         }
     }
 
@@ -150,6 +156,7 @@ impl Program {
             Self::Kubectl => Some((&["version", "--client"], "1.35.")),
             Self::Containerd | Self::Bird => Some((&["--version"], "2.")),
             Self::ContainerdShim => Some((&["-v"], "2.")),
+            Self::Helm => Some((&["version", "--short"], "4.")),
             _ => None,
         }
     }
