@@ -73,8 +73,8 @@ pub(crate) struct ControlLoop {
     planning: Duration,
     /// How long to pause after it.
     pause: Duration,
-    /// Whether it had more than one plan writes.
-    has_more: bool,
+    /// How many writes it had beyond what one plan writes.
+    left_out: usize,
     /// Whether something has happened since that the next one should know of.
     unplanned: bool,
     counted_at: Duration,
@@ -114,7 +114,7 @@ impl ControlLoop {
             planned_for: Timestamp::default(),
             planning: Duration::ZERO,
             pause: Duration::ZERO,
-            has_more: false,
+            left_out: 0,
             unplanned: true,
             counted_at: Duration::ZERO,
             uncounted: true,
@@ -157,7 +157,7 @@ impl ControlLoop {
     /// How long the next plan is not made, whatever happens.
     fn until_plan(&self) -> Duration {
         let pause =
-            if self.has_more && self.planned.is_empty() { self.settings.debounce } else { self.pause };
+            if self.left_out > 0 && self.planned.is_empty() { self.settings.debounce } else { self.pause };
         let next = self.planned_at.map(|planned_at| planned_at + pause).unwrap_or_default();
         next.saturating_sub(self.clock.elapsed())
     }
@@ -269,7 +269,7 @@ impl ControlLoop {
                 && self.executor.may_begin(write, self.plan)
                 && self.pace.allows(write, &self.world)
         });
-        self.has_more = plan.len() > self.settings.round;
+        self.left_out = plan.len().saturating_sub(self.settings.round);
         plan.truncate(self.settings.round);
         self.planned = plan.into();
     }

@@ -31,7 +31,7 @@ use kube::{Api, ResourceExt};
 use tenure_api::coil::{AddressBlock, BlockRequest};
 use tenure_watch::{CallError, exactly};
 
-use super::{Shared, facts, lock};
+use super::{Shared, lock};
 use crate::node::{AskId, Event, Refusal, RefusalKind, Urgency};
 
 /// A granted block is read if the watch has not shown it after this time. Its request is deleted then, when the pods that waited

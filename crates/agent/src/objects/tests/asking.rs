@@ -210,7 +210,7 @@ async fn without_a_controller_a_wish_goes_on_waiting_with_one_request_that_is_re
     agent.ask(1, "default");
     let request = bed.a_request().await;
     bed.faults.reset_tallies();
-    tokio::time::sleep(Duration::from_secs(120)).await;
+    tokio::time::sleep(Duration::from_mins(2)).await;
     let read = bed.faults.tally(&Calls::of(Verb::Get).to(REQUESTS)).asked;
     // After 1, 3, 7, 15, 25 s and so on, or up to twice as early.
     assert!((12..=27).contains(&read), "it was read {read} times within two minutes");
@@ -285,7 +285,7 @@ async fn a_creation_that_happens_after_everybody_has_given_it_up_does_not_stay()
     let spec = json!({"nodeName": NODE, "poolName": "default"});
     bed.create::<BlockRequest>(json!({"metadata": {"name": name}, "spec": spec})).await;
     bed.no_requests().await;
-    tokio::time::sleep(Duration::from_secs(300)).await;
+    tokio::time::sleep(Duration::from_mins(5)).await;
     assert_eq!(bed.faults.tally(&deletes()).asked, 2, "then that is over");
 }
 
