@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use serde::Deserialize as _;
 use serde_json::Value;
 use tempfile::TempDir;
 use tenure_testbed::binaries::{Binaries, Program};

@@ -66,7 +66,7 @@
 {{- with .values.nodeSelector }}{{ $_ := set $spec "nodeSelector" (merge (deepCopy .) ($spec.nodeSelector | default dict)) }}{{ end -}}
 {{- with .values.tolerations }}{{ $_ := set $spec "tolerations" . }}{{ end -}}
 {{- with .values.podAnnotations -}}
-{{- $_ := set $.template.metadata "annotations" (merge (deepCopy .) $.template.metadata.annotations) -}}
+{{- $_ := set $.template.metadata "annotations" (merge (deepCopy .) ($.template.metadata.annotations | default dict)) -}}
 {{- end -}}
 {{- $main := index $spec.containers 0 -}}
 {{- with .values.resources }}{{ $_ := set $main "resources" . }}{{ end -}}

@@ -1,6 +1,7 @@
 //! The Helm chart, with the real helm: what it renders, and how it is installed, upgraded, rolled back and uninstalled on a real
-//! cluster of three nodes while pods run. Needs root; builds the image.
+//! cluster of three nodes while pods run, and taken off its nodes. Needs root; builds the image.
 
+mod leaving;
 mod rendering;
 
 use std::collections::BTreeSet;
@@ -26,7 +27,7 @@ const DESCRIPTION: &str = "Blocks that nodes own";
 const LATER: &str = "Blocks that nodes own, in a later version";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn pods_live_through_upgrade_rollback_and_uninstall_and_the_kinds_stay() -> Result<()> {
+async fn pods_live_through_upgrade_rollback_and_uninstall_and_removal_leaves_nothing() -> Result<()> {
     let steps = Steps(SystemClock.now());
     let cluster = three_nodes(&steps).await?;
     live(&cluster, &steps).await.inspect_err(|_| cluster.keep_logs())
@@ -35,6 +36,8 @@ async fn pods_live_through_upgrade_rollback_and_uninstall_and_the_kinds_stay() -
 async fn live(cluster: &Cluster, steps: &Steps) -> Result<()> {
     let helm = Helm::new(Some(cluster.control_plane().kubeconfig())).await?;
     let [a, b, ..] = cluster.machine().octets();
+    leaving::prepare(cluster)?;
+    let before = leaving::nodes(cluster)?;
     let package = helm.package().await?;
     let chart = package.to_str().context("a path")?;
     let pool = format!("pool.subnets[0].ipv4={a}.{b}.64.0/18");
@@ -87,6 +90,11 @@ async fn live(cluster: &Cluster, steps: &Steps) -> Result<()> {
     helm.run(&install).await?;
     all.go_on(cluster, PODS + 9).await?;
     steps.done("installed again: the same pods, blocks and addresses");
+
+    leaving::it_stays_while_pods_have_addresses(cluster, &helm, chart).await?;
+    steps.done("taking it off was refused while pods run, and they go on");
+    leaving::nothing_is_left(cluster, &helm, chart, &before).await?;
+    steps.done("nothing is left on the nodes, and no object");
     Ok(())
 }
 
