@@ -78,8 +78,9 @@ fn files(directory: &Path, there: &mut BTreeSet<String>) -> Result<()> {
 pub async fn it_stays_while_pods_have_addresses(cluster: &Cluster, helm: &Helm, chart: &str) -> Result<()> {
     let (running, before) = (Running::now(cluster).await?, nodes(cluster)?);
     // Without --wait: it is not done before pods are gone.
-    let switch =
-        |on: &'static str| ["upgrade", "tenure", chart, "-n=kube-system", "--reuse-values", "--set", on];
+    let switch = |on: &'static str| {
+        ["upgrade", "tenure", chart, "-n=kube-system", "--reset-then-reuse-values", "--set", on]
+    };
     helm.run(&switch("remove.enabled=true")).await?;
     let said = eventually("each node says what keeps it", async || {
         let pods = [
@@ -124,7 +125,7 @@ pub async fn nothing_is_left(
             "there is nothing to remove: {now:#?}"
         );
     }
-    let remove = ["upgrade", "tenure", chart, "--reuse-values", "--set", "remove.enabled=true"];
+    let remove = ["upgrade", "tenure", chart, "--reset-then-reuse-values", "--set", "remove.enabled=true"];
     helm.run(&[&remove[..], &RELEASE].concat()).await?;
     let clean = product(cluster, "tenure-remove").await?.context("pods of the removal")?;
     ensure!(clean.len() == 3, "{clean:?}");

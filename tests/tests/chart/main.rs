@@ -3,6 +3,7 @@
 
 mod leaving;
 mod rendering;
+mod takeover;
 
 use std::collections::BTreeSet;
 
@@ -51,7 +52,8 @@ async fn live(cluster: &Cluster, steps: &Steps) -> Result<()> {
 
     // Other values, and a kind that has changed.
     let later = helm.later(&package, POOLS, |text| text.replace(DESCRIPTION, LATER))?;
-    let values = ["--reuse-values", "--set", "cooling=20s", "--set", "agent.resources.limits.memory=512Mi"];
+    let values =
+        ["--reset-then-reuse-values", "--set", "cooling=20s", "--set", "agent.resources.limits.memory=512Mi"];
     let upgrade = [&["upgrade", "tenure", &later], &values[..], &RELEASE].concat();
     let agents = agents(cluster).await?;
     helm.run(&upgrade).await?;

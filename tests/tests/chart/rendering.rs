@@ -209,6 +209,21 @@ async fn values_become_flags() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn a_removal_takes_the_agents_place_and_makes_no_pool() -> Result<()> {
+    use clap::Parser as _;
+    let helm = Helm::new(None).await?;
+    let values = "--set=remove.enabled=true,remove.force=true,agent.kernel.podTable=500,pool.subnets[0].ipv4=10.1.0.0/16";
+    let chart = helm.template(&[NAMESPACE, values]).await?;
+    ensure!(find(&chart, "DaemonSet", "tenured").is_err(), "agents and their removal");
+    ensure!(!chart.iter().any(|it| it["kind"] == "AddressPool"), "a pool that was deleted would come back");
+    let removal = find(&chart, "DaemonSet", "tenure-remove")?;
+    let wanted = ["--log-format=json", "--remove-from-node=stay", "--force", "--pod-table=500"];
+    ensure!(flags(removal) == wanted, "{:?}", flags(removal));
+    tenured::Flags::try_parse_from([&["tenured"], flags(removal).as_slice()].concat())?;
+    Ok(())
+}
+
 /// Every flag that the chart can give is one that the programs have, with these values.
 #[tokio::test]
 async fn the_programs_accept_the_flags() -> Result<()> {
