@@ -22,6 +22,7 @@
 //! | [`wire`] | the kernel's thread: interfaces, routes, exported routes |
 //! | [`evidence`] | who uses which addresses, from other sources when the journal cannot tell |
 //! | [`inspect`] | what people and programs see: health, metrics, the node as JSON |
+//! | [`remains`] | what an agent that has stopped left: who has addresses, and what is on the node's interfaces |
 //! | [`run`] | everything together: start, stop, tombstones |
 //!
 //! All modules except [`node`] carry events in and actions out, and decide nothing.
@@ -41,6 +42,7 @@ pub mod node_addresses;
 pub mod objects;
 pub mod part;
 pub mod pods;
+pub mod remains;
 pub mod run;
 pub mod serve;
 pub mod sources;

@@ -37,6 +37,8 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+pub(crate) use boot::ran_on;
+pub(crate) use error::BOOT_ID;
 pub use error::{RunError, StartError};
 pub use options::{AgentOptions, Paths};
 pub use stage::{Progress, Stage};
@@ -53,7 +55,6 @@ use crate::pods::Pods;
 use crate::serve::{PostponedDels, Service};
 use crate::sources::Sources;
 use crate::wire::{Interfaces, Wirer};
-use error::BOOT_ID;
 use executor::NodeExecutor;
 use life::{Life, on_own_thread};
 use remote::route_blocks;

@@ -133,6 +133,20 @@ pub struct Flags {
     /// --egress-datapath=kernel its modules. An agent that finds this done needs fewer rights.
     #[arg(long, conflicts_with = "standalone")]
     pub prepare: bool,
+    /// Takes everything of Tenure off this node: plugin, configuration, links, routes, rule, kernel parameters that --prepare changed,
+    /// and state. Refuses while an agent runs or pods have addresses. `once` ends then; `stay` waits until nothing keeps it from it,
+    /// and runs on until it is stopped, as a DaemonSet needs it (deploy/optional/remove.yaml).
+    #[arg(
+        long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "once",
+        conflicts_with_all = ["standalone", "prepare", "install_plugin_to", "install_config_to", "cni_rewrite"]
+    )]
+    pub remove_from_node: Option<Removal>,
+    /// With --remove-from-node: also while pods have addresses, which then have no network any more.
+    #[arg(long, requires = "remove_from_node")]
+    pub force: bool,
+    /// With --remove-from-node: where the CNI plugin is.
+    #[arg(long, default_value = "/opt/cni/bin", value_name = "DIRECTORY")]
+    pub cni_bin_dir: PathBuf,
     /// Puts the CNI plugin into this directory before it starts, such as /opt/cni/bin.
     #[arg(long)]
     pub install_plugin_to: Option<PathBuf>,
@@ -150,7 +164,7 @@ pub struct Flags {
     /// plugin alone. `undo` takes it away, and ends; `none` keeps it away until the program is stopped.
     #[arg(long, value_enum, value_name = "WHOSE", conflicts_with_all = ["standalone", "install_config_to"])]
     pub cni_rewrite: Option<CniRewrite>,
-    /// With --cni-rewrite: where the configurations are.
+    /// With --cni-rewrite or --remove-from-node: where the configurations are.
     #[arg(long, default_value = "/etc/cni/net.d", value_name = "DIRECTORY")]
     pub cni_config_dir: PathBuf,
     /// The name of the cluster's own network, where its configuration on the nodes was not installed by this program.
@@ -160,6 +174,15 @@ pub struct Flags {
 
 /// The smallest history: each of its files must have room for a few records.
 const SMALLEST_HISTORY: u64 = 64 << 10;
+
+/// How often to take Tenure off a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Removal {
+    /// Once; the exit code says whether nothing is left.
+    Once,
+    /// Until it is done, and then no more, but without ending.
+    Stay,
+}
 
 /// Whose network uses alias addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -208,13 +231,8 @@ impl Flags {
         Ok((bytes > 0).then_some(Limits { bytes, age }))
     }
 
-    /// The options of the agent.
-    pub fn options(&self) -> Result<AgentOptions> {
-        self.options_as(self.node_name()?)
-    }
-
-    /// The options of the agent of the node of this name.
-    pub fn options_as(&self, node: String) -> Result<AgentOptions> {
+    /// The numbers and names in the kernel.
+    pub fn kernel(&self) -> Result<tenure_linux::Settings> {
         let kernel = tenure_linux::Settings {
             pod_table: self.pod_table,
             pod_rule_priority: self.pod_rule_priority,
@@ -225,6 +243,17 @@ impl Flags {
             ..tenure_linux::Settings::default()
         };
         kernel.validate()?;
+        Ok(kernel)
+    }
+
+    /// The options of the agent.
+    pub fn options(&self) -> Result<AgentOptions> {
+        self.options_as(self.node_name()?)
+    }
+
+    /// The options of the agent of the node of this name.
+    pub fn options_as(&self, node: String) -> Result<AgentOptions> {
+        let kernel = self.kernel()?;
         if !self.enable_ipam && !self.enable_egress {
             bail!(
                 "--enable-ipam=false and --enable-egress=false leave nothing to do; accepted is one of them"

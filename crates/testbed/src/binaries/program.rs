@@ -37,6 +37,7 @@ pub enum Program {
     Zsh,
     Fish,
     Mandoc,
+    Helm,
 }
 
 /// The source of a missing program.
@@ -87,13 +88,15 @@ impl Program {
 
     /// What manual pages are checked by.
     pub const MANUAL: [Self; 1] = [Self::Mandoc];
+    /// What installs a chart.
+    pub const CHART: [Self; 1] = [Self::Helm];
 
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         let parts =
             Self::CONTROL_PLANE.into_iter().chain(Self::CLUSTER).chain(Self::CNI).chain(Self::ROUTING);
         let tools = Self::MONITORING.into_iter().chain(Self::SHELLS).chain(Self::MANUAL);
-        parts.chain(Self::MACHINE).chain(Self::BROWSER).chain(tools)
+        parts.chain(Self::MACHINE).chain(Self::BROWSER).chain(Self::CHART).chain(tools)
     }
 
     /// Its file name.
@@ -128,6 +131,7 @@ impl Program {
             Self::Zsh => "zsh",
             Self::Fish => "fish",
             Self::Mandoc => "mandoc",
+            Self::Helm => "helm",
         }
     }
 
@@ -156,6 +160,7 @@ impl Program {
             Self::Ptp | Self::Bridge | Self::Macvlan | Self::HostLocal | Self::Loopback | Self::Cnitool => {
                 Source::Go(GoModule::Cni)
             }
+            Self::Helm => Source::Go(GoModule::Helm),
         }
     }
 
@@ -173,6 +178,7 @@ impl Program {
             Self::Kubectl => Some((&["version", "--client"], "1.35.")),
             Self::Containerd | Self::Bird => Some((&["--version"], "2.")),
             Self::ContainerdShim => Some((&["-v"], "2.")),
+            Self::Helm => Some((&["version", "--short"], "4.")),
             _ => None,
         }
     }
