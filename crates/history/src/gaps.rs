@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
-use tenure_view::{Gap, GapKind};
+use tenure_view::{End, Gap, GapKind};
 
 use crate::line::{Entry, What};
 
@@ -15,7 +15,7 @@ const MOST_IN_ANSWER: usize = 50;
 #[derive(Clone, Debug, Default)]
 pub struct Gaps {
     all: VecDeque<Gap>,
-    /// When the last entry was written, and whether an agent wrote more after it.
+    /// When the log was last known to have all that was open, and whether an agent wrote more after it.
     last: Option<Timestamp>,
     running: bool,
     /// Lines since then that cannot be read.
@@ -23,7 +23,7 @@ pub struct Gaps {
 }
 
 impl Gaps {
-    /// When the last entry was written.
+    /// When the log was last known to have all that was open.
     pub fn last(&self) -> Option<Timestamp> {
         self.last
     }
@@ -57,7 +57,10 @@ impl Gaps {
             _ => {}
         }
         self.running = !matches!(entry.what, What::Stopped {});
-        self.last = self.last.max(Some(at));
+        // What a start finds to be over says nothing of what it has not found yet.
+        if !is_unseen(&entry.what) {
+            self.last = self.last.max(Some(at));
+        }
     }
 
     /// Notes a line that cannot be read.
@@ -96,6 +99,11 @@ impl Gaps {
         }
         self.all.push_back(Gap { kind, from, to: Some(to), message });
     }
+}
+
+/// Whether an entry says that nobody saw an end.
+pub(crate) fn is_unseen(what: &What) -> bool {
+    matches!(what, What::Ended(period) if period.end == Some(End::Unseen))
 }
 
 fn span(from: Option<Timestamp>, to: Option<Timestamp>) -> String {

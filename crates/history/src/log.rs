@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use tenure_view::{History, Period};
 
-use crate::gaps::Gaps;
+use crate::gaps::{Gaps, is_unseen};
 use crate::line::{self, Entry, Line, What};
 use crate::query::{Collector, MOST_PERIODS, Query};
 use crate::recorder::{Change, Recorder};
@@ -90,9 +90,18 @@ impl<S: Storage> Log<S> {
         self.write(entries, now)
     }
 
-    /// Compares with all that is held, and writes the difference. `seen` is when the log was last written before this start.
-    pub fn compare(&self, held: Vec<Period>, now: Timestamp, seen: Option<Timestamp>) -> Written {
-        let entries = self.state().recorder.compare(held, now, seen);
+    /// An agent starts, as `started` says: writes how all that is held differs from what is open.
+    ///
+    /// The mark comes after all ends. So if only a part is written, the next start does not take it for a sign that the rest was open.
+    pub fn start(&self, started: What, held: Vec<Period>, now: Timestamp) -> Written {
+        let entries = {
+            let mut state = self.state();
+            let seen = state.gaps.last();
+            let mut entries = state.recorder.compare(held, now, seen);
+            let ends = entries.iter().take_while(|entry| is_unseen(&entry.what)).count();
+            entries.insert(ends, Entry { at: now, what: started });
+            entries
+        };
         self.write(entries, now)
     }
 
@@ -110,11 +119,6 @@ impl<S: Storage> Log<S> {
     pub fn waiting(&self) -> usize {
         let state = self.state();
         state.waiting.len() + usize::from(state.lost.is_some())
-    }
-
-    /// When the last entry was written.
-    pub fn last(&self) -> Option<Timestamp> {
-        self.state().gaps.last()
     }
 
     /// Waits until what was written survives a power failure.

@@ -238,10 +238,8 @@ fn run<S: Storage + std::fmt::Debug>(
     };
     let now = || clock.now().to_jiff();
     let Origin { node, boot, version } = origin;
-    // The mark ends the time without an agent; what it finds to be over ended in that time.
-    let seen = log.last();
-    shared.note(log.mark(What::Started { node, boot, version }, now()));
-    let mut writer = Writer { log: &log, shared, now, seen, synced: clock.elapsed(), dirty: true };
+    let started = What::Started { node, boot, version };
+    let mut writer = Writer { log: &log, shared, now, started, synced: clock.elapsed(), dirty: true };
     while writer.step(messages, clock) {
         // Only now is known what is open.
         if shared.log.get().is_none() {
@@ -256,8 +254,8 @@ struct Writer<'a, S, N> {
     log: &'a Log<S>,
     shared: &'a Shared,
     now: N,
-    /// When the log was last written before this start.
-    seen: Option<Timestamp>,
+    /// What is written of this start.
+    started: What,
     synced: Duration,
     dirty: bool,
 }
@@ -268,7 +266,7 @@ impl<S: Storage, N: Fn() -> Timestamp> Writer<'_, S, N> {
         let patience = if self.dirty || self.is_behind() { SYNC } else { SILENCE };
         match messages.recv_timeout(patience) {
             Ok(Message::Held(held)) => {
-                let written = self.log.compare(held, (self.now)(), self.seen);
+                let written = self.log.start(self.started.clone(), held, (self.now)());
                 self.shared.note(written);
                 self.dirty = true;
             }
