@@ -118,11 +118,6 @@ pub fn command() -> clap::Command {
     Command::command()
 }
 
-/// The command line's definition: what shows, checks or completes command lines reads it.
-pub fn command() -> clap::Command {
-    Command::command()
-}
-
 /// Every kind of finding that `check` knows, and what `repair` does about it: `repairs`, `waits` or `explains`.
 pub fn findings() -> impl Iterator<Item = (&'static str, &'static str)> {
     repair::all_kinds()
