@@ -122,7 +122,7 @@ mod tests {
     use tenure_ipam::{Addresses, Sequence};
 
     use super::*;
-    use crate::journal::record::Held;
+    use crate::journal::Held;
     use crate::journal::{Journal, Origin, Record};
     use crate::key::{HoldKey, Pod};
 
