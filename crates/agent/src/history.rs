@@ -241,7 +241,7 @@ impl Inspect for HistoryInspector {
         }
         self.waiting.set(waiting.try_into().unwrap_or(i64::MAX));
         self.bytes.set(bytes.try_into().unwrap_or(i64::MAX));
-        self.begins.set(begins.map_or(0, k8s_openapi::jiff::Timestamp::as_second));
+        self.begins.set(begins);
     }
 }
 

@@ -54,8 +54,8 @@ pub struct Counts {
     pub waiting: u64,
     /// The bytes of all files.
     pub bytes: u64,
-    /// When the oldest entry was written.
-    pub begins: Option<Timestamp>,
+    /// When the oldest entry was written, in seconds since the epoch; 0 if there is none.
+    pub begins: i64,
 }
 
 /// Why there is no answer.
@@ -187,6 +187,7 @@ impl History {
         let shared = &self.inner.shared;
         let log = shared.log.get().and_then(|log| log.as_ref().ok());
         let (bytes, begins) = log.map(|log| log.extent()).unwrap_or_default();
+        let begins = begins.map_or(0, Timestamp::as_second);
         let waiting = log.map_or(0, |log| log.waiting() as u64);
         let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let (written, dropped, failed) = (load(&shared.written), load(&shared.dropped), load(&shared.failed));

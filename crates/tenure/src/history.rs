@@ -103,7 +103,7 @@ pub(crate) async fn ask(source: &Source, options: &PastOptions, query: &Query) -
         let nodes: Api<Node> = Api::all(client.clone());
         // Who may not list nodes hears of those that have agents.
         for node in nodes.list(&ListParams::default()).await.into_iter().flatten() {
-            let made = node.creation_timestamp().map(|time| time.0).unwrap_or(Timestamp::MIN);
+            let made = node.creation_timestamp().map_or(Timestamp::MIN, |time| time.0);
             told.made.insert(node.name_any(), made);
         }
     }
