@@ -81,6 +81,8 @@ fn the_shape_is_what_others_rely_on() {
             }],
             problem: None,
         }],
+        calls: Calls { adds: 7, failed_adds: 1, dels: 3, failed_dels: 0 },
+        slowest_adds: Vec::new(),
         kernel: Some(Kernel {
             looked: moment("2026-11-15T11:59:30Z"),
             differences: vec![Difference { subject: "10.0.0.9".into(), problem: "has no route".into() }],
@@ -121,6 +123,7 @@ fn the_shape_is_what_others_rely_on() {
         "nodeAddresses": [
             {"policy": "static-ip", "addresses": [{"interface": "eth1", "address": "10.10.10.8/24"}]},
         ],
+        "calls": {"adds": 7, "failedAdds": 1, "dels": 3, "failedDels": 0},
         "kernel": {
             "looked": "2026-11-15T11:59:30Z",
             "differences": [{"subject": "10.0.0.9", "problem": "has no route"}],
