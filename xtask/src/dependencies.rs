@@ -4,24 +4,33 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::step::{Variables, cargo_with, root, say, timed};
-use crate::verbs::tool;
+use crate::step::{cargo_with, root, say, timed};
+use crate::verbs::{run, tool};
 
 /// The workspaces with programs that ship.
 const MANIFESTS: [&str; 2] = ["Cargo.toml", "crates/nmstate/Cargo.toml"];
+const CHECK: &str = "check the dependencies";
 /// The oldest compiler that the workspace promises to work with.
 const OLDEST: &str = env!("CARGO_PKG_RUST_VERSION");
 
 /// Checks licences, sources, duplicates and compilers of dependencies; with `advisories` also by what is known of their defects.
-pub(crate) fn deny(advisories: bool, variables: &Variables) -> Result<()> {
-    let arguments: Vec<String> = std::iter::once("deny").chain(MANIFESTS).map(str::to_owned).collect();
-    tool("check the dependencies", "tenure-release", &arguments, variables)?;
+pub(crate) fn deny(advisories: bool) -> Result<()> {
+    tool(CHECK, "tenure-release", &arguments(), &[])?;
     if advisories {
         for manifest in MANIFESTS {
             known_defects(manifest)?;
         }
     }
     Ok(())
+}
+
+/// Checks the same but for known defects, by the program that a build of the whole workspace has left.
+pub(crate) fn deny_as_built() -> Result<()> {
+    run(CHECK, "tenure-release", &arguments())
+}
+
+fn arguments() -> Vec<String> {
+    std::iter::once("deny").chain(MANIFESTS).map(str::to_owned).collect()
 }
 
 /// Compiles everything with the oldest compiler. If the compiler of this run is that one, every build has shown it.
