@@ -13,6 +13,8 @@ pub mod installed;
 pub mod moves;
 pub mod networks;
 pub mod node_addresses;
+pub mod pages;
 pub mod programs;
+pub mod reference;
 pub mod steps;
 pub mod whereabouts;

@@ -13,6 +13,11 @@ pub fn plugin() -> PathBuf {
     program("bed-cni")
 }
 
+/// The command line.
+pub fn tenure() -> PathBuf {
+    program("bed-tenure")
+}
+
 /// The controller.
 pub fn controller() -> PathBuf {
     program("bed-controller")

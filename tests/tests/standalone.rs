@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure_testbed::wait::{PATIENCE, until};
 use tenure_tests::alone::{Alone, first_address, pool};
+use tenure_tests::reference;
 
 const BLOCKS: &str = "/apis/coil.cybozu.com/v2/addressblocks";
 const POOL: &str = "/apis/coil.cybozu.com/v2/addresspools/default";
@@ -60,6 +61,7 @@ fn a_host_that_has_no_pool_yet_gets_one_by_a_file() {
         (200, 1, true),
         "{metrics}"
     );
+    assert_eq!(reference::metrics::wrong(metrics), Vec::<String>::new());
     // The controller counts at most once a second.
     for family in ["tenure_agent_holds 1", "tenure_controller_leader 1", "tenure_pool_blocks{"] {
         until(family, || alone.state("/metrics").1.as_str()?.contains(family).then_some(()));

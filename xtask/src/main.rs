@@ -2,6 +2,7 @@
 //! one sentence. It stays small so that the first command starts at once: whatever needs the product's crates
 //! is a program of its own that is built and run from here.
 
+mod book;
 mod fuzz;
 mod image;
 mod lanes;
@@ -69,6 +70,10 @@ enum Verb {
         #[arg(long)]
         check: bool,
     },
+    /// Write the pages of `docs/reference` that are generated, after flags or kinds have changed
+    Reference,
+    /// Write the documentation as a book of HTML; the first time this builds mdBook
+    Book,
     /// Build the programs as static binaries and put them into a container image
     Image {
         /// The profile that the daemons are built with: `quick` is built in a fraction of the time, and slower to run
@@ -99,6 +104,8 @@ fn main() -> ExitCode {
         Verb::Conformance { files } => verbs::conformance(&files),
         Verb::Fuzz { targets, seconds } => fuzz::fuzz(&targets, seconds),
         Verb::Crds { check } => verbs::crds(check),
+        Verb::Reference => verbs::reference(),
+        Verb::Book => book::book(),
         Verb::Image { profile } => image::image(&profile),
         Verb::Nmstate { profile } => verbs::nmstate(&profile),
         Verb::Sdk => sdk::test(),

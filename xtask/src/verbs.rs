@@ -151,6 +151,10 @@ pub(crate) fn crds(check: bool) -> Result<()> {
     tool("write deploy/crds", "crds", &["--write", "deploy/crds"].map(str::to_owned), &[])
 }
 
+pub(crate) fn reference() -> Result<()> {
+    tool("write docs/reference", "reference", &[], &[])
+}
+
 pub(crate) fn cluster() -> Result<()> {
     setup()?;
     image("quick")?;

@@ -32,6 +32,7 @@ mod egress;
 mod election;
 mod events;
 mod executor;
+pub mod flags;
 mod health;
 mod index;
 mod kind;

@@ -47,7 +47,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use table::Output;
 
@@ -99,6 +99,11 @@ enum Verb {
     Drain(drain::DrainOptions),
     /// Say what an error means, and what to do about it
     Explain(explain::ExplainOptions),
+}
+
+/// The command line's definition: what shows, checks or completes command lines reads it.
+pub fn command() -> clap::Command {
+    Command::command()
 }
 
 /// Every kind of finding that `check` knows, and what `repair` does about it: `repairs`, `waits` or `explains`.

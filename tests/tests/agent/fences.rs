@@ -9,23 +9,25 @@ use tenure_tests::agent::{Cluster, Machine};
 #[test]
 fn a_block_whose_object_is_gone_is_never_handed_out_of_again_and_no_longer_exported() {
     let cluster = Cluster::shared();
-    cluster.tenant("fence", 4, json!([{"ipv4": "10.88.0.0/24"}]));
+    // One block, so that the other node can only get the same networks.
+    cluster.tenant("fence", 4, json!([{"ipv4": "10.88.0.0/28"}]));
     let mut machine = Machine::running(&cluster);
     let before = machine.pod_in("fence", "before");
     let kept = machine.add(&before);
     let lost = machine.blocks();
     assert_eq!(lost.len(), 1);
     let subnet = cluster.blocks_of(&machine.name)[0].spec.ipv4.clone().unwrap();
+    // While it exists, the request would be answered with another block.
+    machine.until("the request to go", || cluster.requests_of(&machine.name).is_empty().then_some(()));
     cluster.destroy_block(&lost[0]);
     machine.until("the route to go", || machine.table(119).is_empty().then_some(()));
     // The controller may carve the same networks again, for another one; so this node must not have them either.
     let other = Machine::running(&cluster);
     let theirs = other.add(&other.pod_in("fence", "theirs"));
-    assert_eq!(
-        other.networks(),
-        std::slice::from_ref(&subnet),
-        "the test wants the same networks on the other node"
-    );
+    assert_eq!(other.networks(), std::slice::from_ref(&subnet));
+    let grown = json!({"spec": {"subnets": [{"ipv4": subnet}, {"ipv4": "10.88.1.0/24"}]}});
+    let (pools, params) = (cluster.pools(), PatchParams::default());
+    cluster.runtime.block_on(pools.patch("fence", &params, &Patch::Merge(grown))).unwrap();
     let after = machine.add(&machine.pod_in("fence", "after"));
     assert!(!machine.networks().contains(&subnet));
     assert!(after != kept && after != theirs, "{after:?}");

@@ -10,7 +10,7 @@ use tenure_testbed::hosts::{Capture, Direction, Packet, Segment};
 use tenure_testbed::traffic::{Answerer, Asker, Question, answered};
 use tenure_testbed::wait::{PATIENCE, until};
 
-use crate::stage::{NETWORK, Stage, routes_to};
+use crate::stage::{NETWORK, Stage, routes_to, sends_to};
 use tenure_tests::moves::{figures, now, say};
 
 const MOVES: usize = 100;
@@ -72,6 +72,14 @@ fn over_a_hundred_moves_never_two_answer_for_one_address() {
                 .unwrap_or_else(|| panic!("move {number}: {to} is not reached"));
             moves.push(Move { to, said, reached });
         }
+        // A host that hears late of this move may send to the pod of before after it has heard of the next one.
+        let target = &machines[number % 2];
+        until("every host sends the address to its pod", || {
+            machines
+                .iter()
+                .all(|machine| addresses.iter().all(|it| sends_to(machine, *it, target)))
+                .then_some(())
+        });
         // Some moves follow when nothing of the one before is left, and most much earlier.
         std::thread::sleep(if number % 25 == 0 { LONG } else { SETTLED });
     }

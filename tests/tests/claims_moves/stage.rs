@@ -80,6 +80,19 @@ pub fn routes_to(machine: &Machine<'_>, address: IpAddr) -> Vec<String> {
     ours.map(|route| format!("{}: {route}", machine.name)).collect()
 }
 
+/// Whether a host sends packets for an address to `target`, or to a pod of its own if it is that host.
+pub fn sends_to(machine: &Machine<'_>, address: IpAddr, target: &Machine<'_>) -> bool {
+    let Ok(shown) = machine.host.namespace().ip_json(&["route", "get", &address.to_string()]) else {
+        return false;
+    };
+    let gateway = shown[0]["gateway"].as_str().and_then(|it| it.parse::<IpAddr>().ok());
+    if machine.name == target.name {
+        gateway.is_none()
+    } else {
+        gateway.is_some_and(|gateway| target.addresses.contains(&gateway))
+    }
+}
+
 /// Other people's kind of networks.
 async fn define_attachments(cluster: &Cluster) {
     let definition = include_str!("../../../deploy/optional/network-attachment-definitions.yaml");

@@ -20,6 +20,7 @@ use tenure_localapi::{LocalApi, Server};
 use tenure_testbed::hosts::HostChild;
 use tenure_testbed::wait::{PATIENCE, until};
 use tenure_tests::egress::{Bed, CLIENT, GATEWAY, OUTSIDE, both, ip, traffic};
+use tenure_tests::reference;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_bed-gateway");
 /// What a container runtime does.
@@ -101,6 +102,7 @@ impl Stage {
 
     fn metric(&self, name: &str) -> Option<u64> {
         let (_, text) = self.ask(8080, "/metrics")?;
+        assert_eq!(reference::metrics::wrong(&text), Vec::<String>::new());
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
     }
 

@@ -9,6 +9,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::coil::{Egress, EgressClients};
 use tenure_tests::agent::{Called, Cluster, Machine, Pod};
+use tenure_tests::reference;
 
 /// The annotation for Egresses of a namespace.
 pub fn annotation(namespace: &str) -> String {
@@ -128,7 +129,9 @@ impl<'a> Bed<'a> {
         write!(stream, "GET /metrics HTTP/1.0\r\nHost: node\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
+        let (_, page) = text.split_once("\r\n\r\n").unwrap();
+        assert_eq!(reference::metrics::wrong(page), Vec::<String>::new());
+        page.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
     }
 
     /// The clients that this node says an Egress has: pod and addresses.

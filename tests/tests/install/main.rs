@@ -1,6 +1,7 @@
 //! Installed as a user would install it: a cluster of three real nodes without a network gets our image, `kubectl apply -k
 //! deploy` and a pool, and nothing else. Needs root; builds the image.
 
+mod reader;
 mod traffic;
 
 use std::collections::BTreeSet;
@@ -17,7 +18,8 @@ use tenure_handles::{Clock as _, SystemClock};
 use tenure_testbed::cluster::{Cluster, ClusterOptions, CniChoice};
 
 use tenure_testbed::wait::eventually;
-use tenure_tests::installed::{DEPLOY, await_pods, install, pods, product, start_pods, three_nodes};
+use tenure_tests::installed::{DEPLOY, await_pods, pods, product, start_pods, three_nodes};
+use tenure_tests::reference::metrics;
 use tenure_tests::steps::Steps;
 use traffic::{Connection, Namespaces, get};
 
@@ -105,7 +107,7 @@ async fn delete_pods(cluster: &Cluster) -> Result<Duration> {
 }
 
 async fn all_of_the_product_becomes_ready_and_so_do_the_nodes(cluster: &Cluster) -> Result<()> {
-    install(cluster).await?;
+    reader::follow(cluster, "docs/start-cluster.md").await?;
     let agents = eventually("agents are ready", async || product(cluster, "tenured").await).await?;
     ensure!(agents.len() == 3, "{agents:?}");
     Ok(())
@@ -205,6 +207,8 @@ fn is_metrics(text: &str) -> Result<()> {
         values += 1;
     }
     ensure!(values > 0, "there is none");
+    let wrong = metrics::wrong(text);
+    ensure!(wrong.is_empty(), "docs/reference/metrics.md: {wrong:?}");
     Ok(())
 }
 

@@ -91,3 +91,18 @@ fn what_kubectl_shows_is_explained() {
     let said = run(&options).unwrap();
     assert_eq!((said.code, said.text.lines().count()), (0, 2));
 }
+
+#[test]
+fn every_text_of_the_page_about_symptoms_is_known() {
+    let page = file("docs/troubleshooting.md");
+    let table = page.split("| the message has | look at |").nth(1).unwrap().split("\n\n").next().unwrap();
+    let texts: Vec<&str> =
+        table.lines().filter_map(|row| row.strip_prefix("| `")?.split('`').next()).collect();
+    assert!(texts.len() > 8, "{texts:?}");
+    for text in texts {
+        assert!(
+            find(text).is_some(),
+            "docs/troubleshooting.md has {text:?}, which `tenure explain` does not know"
+        );
+    }
+}
