@@ -11,7 +11,7 @@ use super::case::Case;
 
 pub const CASES: &[Case] = &[
     // Agents may not read a kind any more.
-    Case::new("agent", |bed| bed.refuse_watch("namespaces"), hear),
+    Case::new("agent", |bed| bed.forbid_watch("namespaces"), hear),
     // An event that an agent never hears of.
     Case::new(
         "block-unknown-to-agent",
@@ -83,11 +83,14 @@ pub const CASES: &[Case] = &[
         |bed| bed.ghost("ghost", &["10.64.200.7".parse().unwrap()]),
         |bed| bed.delete_pod("default", "ghost"),
     ),
+    // A pod that ended without a DEL.
     Case::new(
         "kernel",
         |bed| {
-            let route = format!("route del {} table 116\n", bed.addresses(0)[0]);
-            bed.machines[0].host.ip(&route).unwrap();
+            bed.attach(0, "default", "killed");
+            bed.forget_last();
+            let (_, pod) = bed.extra.last().expect("a pod of this case");
+            pod.network.namespace().ip("link del eth0\n").unwrap();
         },
         |_| (),
     ),

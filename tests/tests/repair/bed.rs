@@ -3,14 +3,16 @@
 //!
 //! There is neither kubelet nor `DaemonSet`: while `repair` runs, the bed does what they would do when an agent's pod is deleted.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use k8s_openapi::api::core::v1::Pod as PodObject;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Resource, ResourceExt};
@@ -21,9 +23,9 @@ use tenure_api::coil::{AddressBlock, AddressPool, label};
 use tenure_controller::{CloudSettings, Controller, Settings, Timing, Whereabouts};
 use tenure_handles::SystemClock;
 use tenure_testbed::control_plane::ControlPlaneOptions;
-use tenure_testbed::faults::{Calls, Hold, RuleId, Verb};
+use tenure_testbed::faults::{Calls, Hold, Rule, RuleId, Verb};
 use tenure_testbed::hosts::Segment;
-use tenure_testbed::traffic::{Pace, Talker, Talking};
+use tenure_testbed::traffic::Talker;
 use tenure_testbed::wait::{PATIENCE, until};
 use tenure_tests::agent::{Calling, Cluster, Machine, Pod};
 use tenure_tests::chaos::clock::{Clock, Clocks};
@@ -34,6 +36,8 @@ use tenure_tests::chaos::proxy::Proxy;
 use tenure_tests::cloud::Cloud;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use super::pods::Running;
 
 const TENURE: &str = env!("CARGO_BIN_EXE_bed-tenure");
 /// How long after the first look `check` takes the second.
@@ -73,24 +77,17 @@ pub struct Bed<'a> {
     /// The clock by which the operator looks.
     pub clock: Clock,
     /// Pods that run all the time.
-    running: Vec<Running>,
-    /// Pods of a case.
+    pub running: Vec<Running>,
+    /// Pods of a case, after those that stay as long as the bed.
     pub extra: Vec<(usize, Pod)>,
+    /// How many stay.
+    pub staying: usize,
     /// How many pods there were: no name is used twice.
-    pods: usize,
-    /// A call that is under way.
-    pub calling: Option<Calling>,
+    pub pods: usize,
+    /// The ADD of the last pod, as long as there is no address.
+    pub calling: RefCell<Option<Calling>>,
     /// What a case has to put back.
     pub kept: Value,
-}
-
-/// A pod that runs, with a connection to its host.
-struct Running {
-    machine: usize,
-    pod: Pod,
-    addresses: Vec<IpAddr>,
-    interface: Value,
-    talking: Option<(Talking, Talking)>,
 }
 
 /// Makes a system, changes it, and lets `work` have it.
@@ -133,8 +130,9 @@ pub fn with_bed(prepare: fn(&mut Before<'_, '_>), work: impl FnOnce(&mut Bed<'_>
         clock: clocks.make("operator"),
         running: Vec::new(),
         extra: Vec::new(),
+        staying: 0,
         pods: 0,
-        calling: None,
+        calling: RefCell::default(),
         kept: Value::Null,
     };
     bed.control();
@@ -209,15 +207,18 @@ impl Bed<'_> {
 
     /// Agents' requests are refused until [`Self::end_faults`].
     pub fn refuse(&mut self, calls: Calls) {
-        let rule = tenure_testbed::faults::Rule::fail(http::StatusCode::SERVICE_UNAVAILABLE).on(calls);
-        self.refused.push(self.proxy.faults().add(rule));
+        self.answer(StatusCode::SERVICE_UNAVAILABLE, calls);
     }
 
-    /// Agents can neither list nor watch a kind until [`Self::end_faults`].
-    pub fn refuse_watch(&mut self, resource: &str) {
+    /// Agents may neither list nor watch a kind until [`Self::end_faults`].
+    pub fn forbid_watch(&mut self, resource: &str) {
         let calls = Calls::of(Verb::List).or(Verb::Watch).to(resource);
-        self.refuse(calls.clone());
+        self.answer(StatusCode::FORBIDDEN, calls.clone());
         self.proxy.faults().cut_watches(&calls);
+    }
+
+    fn answer(&mut self, status: StatusCode, calls: Calls) {
+        self.refused.push(self.proxy.faults().add(Rule::fail(status).on(calls)));
     }
 
     /// Agents hear everything, and are refused nothing.
@@ -306,76 +307,6 @@ impl Bed<'_> {
         self.wait(self.cluster.blocks().create(&PostParams::default(), &block)).unwrap()
     }
 
-    /// Starts a pod that runs until the end.
-    fn run(&mut self, machine: usize, name: &str) -> Running {
-        let (pod, addresses) = self.start(machine, "default", name);
-        let interface = interface_of(&pod);
-        let host = &self.machines[machine];
-        let to = SocketAddr::new(host.addresses[0], 0);
-        let (one, other) =
-            Talker::connected(pod.network.namespace(), host.host.namespace(), to, Pace::TICKS).unwrap();
-        let talking = Some((one.start().unwrap(), other.start().unwrap()));
-        Running { machine, pod, addresses, interface, talking }
-    }
-
-    /// A pod's object and its interface.
-    fn start(&mut self, machine: usize, namespace: &str, name: &str) -> (Pod, Vec<IpAddr>) {
-        let pod = self.place(machine, namespace, name);
-        let addresses = self.machines[machine].add(&pod);
-        let status =
-            pods::object(namespace, &pod.name, &self.machines[machine].name, &addresses)["status"].clone();
-        self.merge_status(&self.api_in::<PodObject>(namespace), &pod.name, status);
-        (pod, addresses)
-    }
-
-    /// A pod's object and its namespace.
-    fn place(&mut self, machine: usize, namespace: &str, name: &str) -> Pod {
-        self.pods += 1;
-        let name = format!("{name}-{}", self.pods);
-        pods::make(self.cluster, &pods::object(namespace, &name, &self.machines[machine].name, &[]));
-        self.machines[machine].pod_in(namespace, &name)
-    }
-
-    /// A pod for a case.
-    pub fn attach(&mut self, machine: usize, namespace: &str, name: &str) -> Vec<IpAddr> {
-        let (pod, addresses) = self.start(machine, namespace, name);
-        self.extra.push((machine, pod));
-        addresses
-    }
-
-    /// The pods of a case end.
-    pub fn detach(&mut self) {
-        for (machine, pod) in std::mem::take(&mut self.extra) {
-            self.machines[machine].del(&pod);
-            self.delete_pod(&pod.namespace, &pod.name);
-        }
-    }
-
-    /// The object of the last pod of a case goes, and nothing else of it.
-    pub fn forget_last(&self) {
-        let (_, pod) = self.extra.last().expect("a pod of a case");
-        self.delete_pod(&pod.namespace, &pod.name);
-    }
-
-    /// The name of a pod that runs, as records have it.
-    pub fn podref(&self, machine: usize) -> String {
-        format!("default/{}", self.running[machine].pod.name)
-    }
-
-    /// A pod's object that no agent knows.
-    pub fn ghost(&self, name: &str, addresses: &[IpAddr]) {
-        pods::make(self.cluster, &pods::object("default", name, &self.machines[0].name, addresses));
-    }
-
-    pub fn delete_pod(&self, namespace: &str, name: &str) {
-        self.delete(&self.api_in::<PodObject>(namespace), name);
-    }
-
-    /// The addresses of a pod that runs.
-    pub fn addresses(&self, machine: usize) -> &[IpAddr] {
-        &self.running[machine].addresses
-    }
-
     /// What `tenure check` says.
     pub fn check(&self) -> Value {
         self.tenure(&["check"])
@@ -405,8 +336,9 @@ impl Bed<'_> {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("tenure {arguments:?}: {error}: {text:?}"))
     }
 
-    /// Ends agents whose pods are deleted, and starts them again in others.
+    /// Ends agents whose pods are deleted, and starts them again in others; asks again for addresses.
     fn be_kubelet(&self) {
+        self.ask_again();
         let pods = self.api_in::<PodObject>("kube-system");
         let listed = self.wait(pods.list(&ListParams::default().labels("app.kubernetes.io/name=tenured")));
         for pod in listed.unwrap().iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()) {
@@ -443,20 +375,20 @@ impl Bed<'_> {
                 return;
             }
             if round >= 2 {
+                say(&format!("not clean yet: {} {}", last["differences"], last["unseen"]));
                 self.repair(&["--yes", "--wait", "10s"]);
             }
         }
         panic!("check is not clean: {last:#}");
     }
 
-    /// Pods have the same interfaces and addresses, and their connections.
-    pub fn assert_pods_did_not_notice(&self) {
-        for running in &self.running {
-            assert_eq!(interface_of(&running.pod), running.interface, "{}", running.pod.name);
-            self.machines[running.machine].assert_reached(&running.pod, &running.addresses);
-            let (one, other) = running.talking.as_ref().expect("a connection");
-            assert!(!one.has_ended() && !other.has_ended(), "the connection of {} broke", running.pod.name);
-        }
+    /// Ends what a case that failed has left, so that the next one can begin.
+    pub fn put_right(&mut self) {
+        self.clock.set(0);
+        self.end_faults();
+        self.control();
+        self.give_up();
+        self.detach();
     }
 
     /// Connections end, and every byte of them has arrived.
@@ -466,33 +398,6 @@ impl Bed<'_> {
             Talker::finish(one.stop().unwrap(), other.stop().unwrap(), PATIENCE).unwrap();
         }
         self.stop_controller();
-    }
-
-    /// Gives a pod an address of another network than the cluster's.
-    pub fn attach_to(&mut self, machine: usize, name: &str, network: &Value) {
-        let pod = self.place(machine, "default", name);
-        self.machines[machine].call_with("ADD", &pod, network).succeeded();
-        self.extra.push((machine, pod));
-    }
-
-    /// Takes it from the last pod, which ends.
-    pub fn detach_last(&mut self, network: &Value) {
-        let (machine, pod) = self.extra.pop().expect("a pod of a case");
-        self.machines[machine].call_with("DEL", &pod, network).succeeded();
-        self.delete_pod(&pod.namespace, &pod.name);
-    }
-
-    /// Begins to attach a pod, for whose address nobody waits yet.
-    pub fn begin(&mut self, machine: usize, namespace: &str, name: &str) {
-        let pod = self.place(machine, namespace, name);
-        self.calling = Some(self.machines[machine].plugin("ADD", &pod));
-        self.extra.push((machine, pod));
-    }
-
-    /// Waits for the answer of a call that was begun.
-    pub fn await_answer(&mut self) -> u64 {
-        let called = self.calling.take().expect("a call").join();
-        if called.code == 0 { 0 } else { called.refused() }
     }
 }
 
@@ -509,12 +414,4 @@ pub fn hear(bed: &mut Bed<'_>) {
 /// Ends the pods of a case.
 pub fn end_pods(bed: &mut Bed<'_>) {
     bed.detach();
-}
-
-/// A pod's interface, as its namespace has it, without its counters.
-fn interface_of(pod: &Pod) -> Value {
-    let shown = pod.network.namespace().ip_json(&["address", "show", "dev", "eth0"]).unwrap();
-    let link = &shown[0];
-    let addresses = link["addr_info"].as_array().unwrap().iter().map(|it| it["local"].clone());
-    json!({"index": link["ifindex"], "mac": link["address"], "addresses": addresses.collect::<Vec<_>>()})
 }

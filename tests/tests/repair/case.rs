@@ -1,5 +1,7 @@
 //! A planted finding, and what has to come of it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use serde_json::Value;
 use tenure_testbed::wait::until;
 
@@ -15,38 +17,56 @@ pub struct Case {
     pub cure: fn(&mut Bed<'_>),
     /// So many seconds later than it is, people look: findings that have an age need one, and objects' times are the API server's.
     pub later: i64,
+    /// What `repair` writes asks a program for something, which works from the cure on.
+    pub asks: bool,
 }
 
 impl Case {
     pub const fn new(kind: &'static str, plant: fn(&mut Bed<'_>), cure: fn(&mut Bed<'_>)) -> Self {
-        Self { kind, plant, cure, later: 0 }
+        Self { kind, plant, cure, later: 0, asks: false }
     }
 
     /// The same, seen so many seconds later.
     pub const fn seen_after(self, later: i64) -> Self {
         Self { later, ..self }
     }
+
+    /// The same, repaired by a program that is asked.
+    pub const fn asked(self) -> Self {
+        Self { asks: true, ..self }
+    }
 }
 
-/// Plants one after the other.
+/// Plants one after the other. All are planted, also after one that failed.
 pub fn run(bed: &mut Bed<'_>, cases: &[Case]) {
+    bed.keep_pods();
     bed.until_clean();
+    let mut failed = Vec::new();
     for case in cases {
         say(&format!("{}: planted", case.kind));
-        (case.plant)(bed);
-        bed.clock.set(case.later);
-        until_found(bed, case.kind);
-        match does(case.kind) {
-            "repairs" => is_repaired(bed, case),
-            "waits" => is_waited_for(bed, case),
-            "explains" => is_explained(bed, case),
-            other => panic!("{}: the table says {other:?}", case.kind),
+        if catch_unwind(AssertUnwindSafe(|| run_one(bed, case))).is_err() {
+            say(&format!("{}: failed", case.kind));
+            failed.push(case.kind);
+            bed.put_right();
         }
-        bed.clock.set(0);
-        bed.until_clean();
-        bed.assert_pods_did_not_notice();
     }
+    assert!(failed.is_empty(), "these failed, see above: {failed:?}");
     bed.finish();
+}
+
+fn run_one(bed: &mut Bed<'_>, case: &Case) {
+    (case.plant)(bed);
+    bed.clock.set(case.later);
+    until_found(bed, case.kind);
+    match does(case.kind) {
+        "repairs" => is_repaired(bed, case),
+        "waits" => is_waited_for(bed, case),
+        "explains" => is_explained(bed, case),
+        other => panic!("{}: the table says {other:?}", case.kind),
+    }
+    bed.clock.set(0);
+    bed.until_clean();
+    bed.assert_pods_did_not_notice();
 }
 
 fn does(kind: &str) -> &'static str {
@@ -57,7 +77,8 @@ fn until_found(bed: &Bed<'_>, kind: &str) {
     let mut last = Value::Null;
     for _ in 0..400 {
         last = bed.check();
-        if all(&last["differences"]).any(|it| it["kind"] == kind) {
+        if let Some(found) = all(&last["differences"]).find(|it| it["kind"] == kind) {
+            say(&format!("{kind}: found: {}: {}", found["subject"], found["problem"]));
             return;
         }
     }
@@ -71,11 +92,18 @@ fn is_repaired(bed: &mut Bed<'_>, case: &Case) {
     let safe = all(&planned["findings"]).filter_map(|it| it["plan"]["repair"]["safe"].as_str());
     assert!(safe.count() > 0, "{kind}: nothing is planned: {planned:#}");
     assert_eq!(all(&planned["done"]).count(), 0, "{kind}: a plan writes nothing: {planned:#}");
-    let report = bed.repair(&[kind, "--yes", "--wait", "3m"]);
+    let report = bed.repair(&[kind, "--yes", "--wait", if case.asks { "1ms" } else { "3m" }]);
     let done = all(&report["done"]).filter(|it| it["kind"] == kind && it["outcome"] == "done");
     assert!(done.count() > 0, "{kind}: nothing was repaired: {report:#}");
-    assert_eq!(all(&report["remaining"]).count(), 0, "{kind}: {report:#}");
+    if !case.asks {
+        assert_eq!(all(&report["remaining"]).count(), 0, "{kind}: {report:#}");
+    }
     (case.cure)(bed);
+    if case.asks {
+        let report = bed.repair(&[kind, "--yes", "--wait", "3m"]);
+        assert_eq!(all(&report["done"]).count(), 0, "{kind}: it was asked already: {report:#}");
+        assert_eq!(all(&report["remaining"]).count(), 0, "{kind}: {report:#}");
+    }
 }
 
 /// `repair` writes nothing, and waits until it is gone.

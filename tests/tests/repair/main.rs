@@ -16,6 +16,7 @@ mod bed;
 mod case;
 mod nodes;
 mod objects;
+mod pods;
 mod ranges;
 
 use std::collections::BTreeSet;

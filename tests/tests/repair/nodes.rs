@@ -73,19 +73,30 @@ pub const CASES: &[Case] = &[
         },
         hear,
     ),
-    // Somebody takes the address off the interface.
+    // The agent has reported an address that it took off, and cannot report that.
     Case::new(
         "node-address-not-there",
-        |bed| bed.machines[0].host.ip("address flush dev eth1 scope global\n").unwrap(),
-        |_| (),
+        |bed| {
+            bed.refuse(Calls::writes().to(ENACTMENTS));
+            let name = enactment(bed, 0, POOL);
+            let found = json!(bed.wait(enactments(bed).get(&name)).unwrap());
+            let mut addresses = found["status"]["applied"]["addresses"].clone();
+            let mut lost = addresses[0].clone();
+            lost["address"] = json!("10.10.20.77/24");
+            addresses.as_array_mut().unwrap().push(lost);
+            bed.merge_status(&enactments(bed), &name, json!({"applied": {"addresses": addresses}}));
+        },
+        hear,
     ),
     Case::new(
         "node-pool-record",
         |bed| {
+            bed.stop_controller();
             bed.merge_status(&pools(bed), POOL, json!({"allocated-bitmap": "no base64!"}));
         },
-        |_| (),
-    ),
+        lead,
+    )
+    .asked(),
     Case::new(
         "node-pool-missing",
         |bed| {

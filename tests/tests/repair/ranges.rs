@@ -6,6 +6,7 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 use tenure_api::networks::NetworkAttachmentDefinition;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
+use tenure_testbed::faults::Calls;
 use tenure_testbed::wait::until;
 use tenure_tests::whereabouts::{NODE, STATE, network};
 
@@ -31,8 +32,10 @@ pub const CASES: &[Case] = &[
     Case::new("record-senseless", |bed| record(bed, LEDGER, "9999", &bed.podref(0)), |_| ()),
     Case::new(
         "ledger-without-slice",
+        // The node gives it up as soon as it sees it, and cannot write that here.
         |bed| {
             bed.stop_controller();
+            bed.refuse(Calls::writes().to("ippools"));
             let node = &bed.machines[0].name;
             ledger(
                 bed,
@@ -45,6 +48,7 @@ pub const CASES: &[Case] = &[
         },
         |bed| {
             bed.delete(&ledgers(bed), &format!("{}-10.95.0.0-26", bed.machines[0].name));
+            bed.end_faults();
             bed.control();
         },
     ),
@@ -117,12 +121,12 @@ pub const CASES: &[Case] = &[
         |bed| {
             let [one, other] = [0, 1].map(|at| bed.machines[at].name.clone());
             give(bed, &[(3, &one)]);
-            let mut doubled = bed.kept["allocations"].clone();
+            let mut doubled = bed.kept.clone();
             doubled[3]["nodeName"] = json!(one);
             let mut second = doubled[3].clone();
             second["nodeName"] = json!(other);
             doubled.as_array_mut().unwrap().push(second);
-            bed.merge_status(&slices(bed), "sliced", json!({"allocations": doubled}));
+            allocate(bed, &doubled);
         },
         take_back,
     ),
@@ -254,12 +258,18 @@ fn give(bed: &mut Bed<'_>, to: &[(usize, &str)]) {
     for (at, node) in to {
         given[*at]["nodeName"] = json!(node);
     }
-    bed.kept = json!({"allocations": before});
-    bed.merge_status(&slices(bed), "sliced", json!({"allocations": given}));
+    bed.kept = before;
+    allocate(bed, &given);
 }
 
 fn take_back(bed: &mut Bed<'_>) {
     let before = std::mem::take(&mut bed.kept);
-    bed.merge_status(&slices(bed), "sliced", before);
+    allocate(bed, &before);
     bed.control();
+}
+
+/// Writes who has which slice. This kind has no status of its own.
+fn allocate(bed: &Bed<'_>, slices_of_nodes: &Value) {
+    let patch = json!({"status": {"allocations": slices_of_nodes}});
+    bed.merge(&slices(bed), "sliced", patch);
 }
