@@ -61,14 +61,12 @@ pub const CASES: &[Case] = &[
         },
         |_| (),
     ),
-    Case::new("held-twice", same_address_on_two_nodes, |bed| {
-        bed.detach();
-        drain_copy(bed);
-    }),
-    Case::new("pods-share-address", same_address_on_two_nodes, |bed| {
-        bed.detach();
-        drain_copy(bed);
-    }),
+    Case::new("held-twice", |bed| same_address_on_two_nodes(bed, "twice"), |bed| end_both(bed, "twice")),
+    Case::new(
+        "pods-share-address",
+        |bed| same_address_on_two_nodes(bed, "shared"),
+        |bed| end_both(bed, "shared"),
+    ),
     // A container that runs without its pod's object.
     Case::new(
         "hold-without-pod",
@@ -99,6 +97,7 @@ pub const CASES: &[Case] = &[
 pub fn prepare(before: &mut Before<'_, '_>) {
     // Blocks of one address.
     before.cluster.tenant("twice", 0, json!([{"ipv4": "10.67.0.0/30"}]));
+    before.cluster.tenant("shared", 0, json!([{"ipv4": "10.68.0.0/30"}]));
 }
 
 /// Waits until an agent knows a block.
@@ -110,19 +109,21 @@ fn until_known(bed: &Bed<'_>, machine: usize, block: &str) {
 }
 
 /// A second object of a block gives its address to another node, whose pod gets it, too.
-fn same_address_on_two_nodes(bed: &mut Bed<'_>) {
-    let address = bed.attach(0, "twice", "one");
+fn same_address_on_two_nodes(bed: &mut Bed<'_>, pool: &str) {
+    let address = bed.attach(0, pool, "one");
     let index = u32::try_from(bed.block_with(0, address[0]).spec.index).unwrap();
-    bed.carve("twice", index, 77, Some(&bed.machines[1].name));
-    until_known(bed, 1, "twice-77");
-    assert_eq!(bed.attach(1, "twice", "other"), address);
+    bed.carve(pool, index, 77, Some(&bed.machines[1].name));
+    until_known(bed, 1, &format!("{pool}-77"));
+    assert_eq!(bed.attach(1, pool, "other"), address);
 }
 
-/// The second object goes, as `tenure repair` would have it.
-fn drain_copy(bed: &mut Bed<'_>) {
+/// Both pods end, and the second object goes, as `tenure repair` would have it.
+fn end_both(bed: &mut Bed<'_>, pool: &str) {
+    bed.detach();
+    let name = format!("{pool}-77");
     let patch: Value = json!({"metadata": {"annotations": {"tenure/drain": "true"}}});
-    bed.merge::<AddressBlock>(&bed.cluster.blocks(), "twice-77", patch);
+    bed.merge::<AddressBlock>(&bed.cluster.blocks(), &name, patch);
     until("the second object of the block to go", || {
-        bed.wait(bed.cluster.blocks().get_opt("twice-77")).unwrap().is_none().then_some(())
+        bed.wait(bed.cluster.blocks().get_opt(&name)).unwrap().is_none().then_some(())
     });
 }

@@ -1,16 +1,17 @@
 //! Findings about Whereabouts' ranges: ledgers, records, reservations and slices.
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
 use kube::api::PostParams;
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tenure_api::networks::NetworkAttachmentDefinition;
 use tenure_api::whereabouts::{IPPool, NodeSlicePool, OverlappingRangeIPReservation};
 use tenure_testbed::faults::Calls;
 use tenure_testbed::wait::until;
+use tenure_tests::chaos::looks::{every, view_of};
 use tenure_tests::whereabouts::{NODE, STATE, network};
 
-use super::bed::{Bed, Before, lead};
+use super::bed::{Bed, Before, hear, lead};
 use super::case::Case;
 use super::objects::{loosen, tighten};
 
@@ -21,6 +22,8 @@ const SHARED: &str = "10.90.0.0/24";
 const LEDGER: &str = "10.90.0.0-24";
 /// The definition of ledgers.
 const LEDGERS: &str = "ippools.whereabouts.cni.cncf.io";
+/// What tells a node whether a slice is its own.
+const GIVEN: &str = "whereabouts.cni.cncf.io/given";
 /// The range that is sliced.
 const SLICED: &str = "10.91.0.0/24";
 
@@ -147,21 +150,8 @@ pub const CASES: &[Case] = &[
             bed.delete(&slices(bed), "narrow");
         },
     ),
-    // An agent that does not hear that its slice was taken from it.
-    Case::new(
-        "slice-unknown-to-api",
-        |bed| {
-            bed.stop_controller();
-            bed.deaf("nodeslicepools");
-            let own = bed.machines[0].name.clone();
-            let at = position(bed, &own);
-            give(bed, &[(at, "")]);
-        },
-        |bed| {
-            bed.end_faults();
-            bed.control();
-        },
-    ),
+    // A network is deleted, and an agent does not hear that its slice of it is not its own any more.
+    Case::new("slice-unknown-to-api", forget_slice, hear),
 ];
 
 pub fn prepare(before: &mut Before<'_, '_>) {
@@ -242,11 +232,21 @@ fn attach_definition(bed: &Bed<'_>, name: &str, range: &str, size: &str) {
     bed.make(&definitions(bed), object);
 }
 
-/// The number of a node's slice.
-fn position(bed: &Bed<'_>, node: &str) -> usize {
-    let pool = bed.wait(slices(bed).get("sliced")).unwrap();
-    let given = pool.status.unwrap().allocations;
-    given.iter().position(|slice| slice.node_name == node).expect("a slice of the node")
+/// Deletes a network with slices, which the node is told and does not hear.
+fn forget_slice(bed: &mut Bed<'_>) {
+    attach_definition(bed, "doomed", "10.94.0.0/24", "/26");
+    let own = until("a slice that the agent knows", || {
+        let view = view_of(&bed.machines[0]).ok()?;
+        let block = every(&view["blocks"]).into_iter().find(|it| it["pool"] == "whereabouts/doomed")?;
+        Some(block["name"].as_str()?.to_owned())
+    });
+    bed.deaf("ippools");
+    bed.delete(&definitions(bed), "doomed");
+    bed.delete(&slices(bed), "doomed");
+    until("the node to be told that its slice is withdrawn", || {
+        let told = bed.wait(ledgers(bed).get_opt(&own)).unwrap();
+        told.is_none_or(|told| told.annotations().get(GIVEN).is_some_and(String::is_empty)).then_some(())
+    });
 }
 
 /// Gives slices to nodes, while no controller looks; [`take_back`] undoes it.
