@@ -30,6 +30,8 @@ pub fn pool(name: &str, spec: &Value) -> String {
 /// A host with `tenured`, or without it for the moment.
 pub struct Alone {
     tenured: Option<HostChild>,
+    /// The words of the command that runs `tenured`.
+    pub agent: Vec<PathBuf>,
     pub host: Host,
     /// Another host on the same wire.
     pub neighbour: Host,
@@ -83,7 +85,8 @@ impl Alone {
             wire.connect(&host, "eth0", &["192.0.2.1/24", "2001:db8::1/64"]).unwrap(),
             wire.connect(&neighbour, "eth0", &["192.0.2.2/24", "2001:db8::2/64"]).unwrap(),
         ];
-        let alone = Self { tenured: None, host, neighbour, _wire: (wire, ports), directory };
+        let agent = vec![programs::tenured()];
+        let alone = Self { tenured: None, agent, host, neighbour, _wire: (wire, ports), directory };
         alone.install("tenure", &programs::plugin());
         alone
     }
@@ -115,7 +118,7 @@ impl Alone {
         // With the rights that its unit gives it, and no more.
         let command =
             self.host.command("setpriv").args(["--no-new-privs", "--bounding-set", &rights(), "--"]);
-        let command = command.arg(programs::tenured()).arg("--standalone").env("NO_COLOR", "1");
+        let command = command.args(&self.agent).arg("--standalone").env("NO_COLOR", "1");
         self.tenured = Some(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap());
         until("tenured answers", || {
             let ended = self.tenured.as_ref().and_then(HostChild::try_wait);

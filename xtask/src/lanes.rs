@@ -22,12 +22,13 @@ use crate::step::{cargo_command, root, say, timed};
 const LANES: usize = 3;
 /// The longest ones start first, so that the end is not a wait for one of them; whole clusters do not all
 /// start at once.
-const LONG: [&str; 26] = [
+const LONG: [&str; 27] = [
     "egress",
     "cloud_cluster",
     "claims_cluster",
     "egress_cluster",
     "install",
+    "chart",
     "api_parity",
     "claims_controller",
     "whereabouts_cluster",

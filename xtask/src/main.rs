@@ -2,7 +2,10 @@
 //! one sentence. It stays small so that the first command starts at once: whatever needs the product's crates
 //! is a program of its own that is built and run from here.
 
+mod architecture;
 mod book;
+mod dependencies;
+mod dist;
 mod fuzz;
 mod image;
 mod lanes;
@@ -14,6 +17,8 @@ mod verbs;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use architecture::Architecture;
 
 /// Build, prove and show Tenure.
 #[derive(Parser)]
@@ -80,6 +85,28 @@ enum Verb {
         #[arg(long, default_value = "daemons")]
         profile: String,
     },
+    /// Make the files of a release: archives, image, bill of materials, checksums
+    Dist(dist::DistOptions),
+    /// Check licences, sources, versions and compilers of dependencies by deny.toml
+    Deny {
+        /// Look for known defects and yanked versions, too (needs cargo-deny and the network)
+        #[arg(long)]
+        advisories: bool,
+    },
+    /// Build static programs and say where they are, a path a line
+    Static {
+        /// What to build for; this machine if not given
+        #[arg(long, value_enum)]
+        arch: Option<Architecture>,
+        /// The profile, as of `image`
+        #[arg(long, default_value = "daemons")]
+        profile: String,
+        /// Which ones
+        #[arg(required = true)]
+        programs: Vec<String>,
+    },
+    /// Run the agent and the plugin for ARM64 under emulation (needs root)
+    Emulate,
     /// Build the helper of NetworkManager as the image has it, and say where it is
     Nmstate {
         /// The profile, as of `image`
@@ -107,6 +134,10 @@ fn main() -> ExitCode {
         Verb::Reference => verbs::reference(),
         Verb::Book => book::book(),
         Verb::Image { profile } => image::image(&profile),
+        Verb::Dist(options) => dist::dist(&options),
+        Verb::Deny { advisories } => verbs::deny(advisories),
+        Verb::Static { arch, profile, programs } => verbs::static_programs(arch, &profile, &programs),
+        Verb::Emulate => verbs::emulate(),
         Verb::Nmstate { profile } => verbs::nmstate(&profile),
         Verb::Sdk => sdk::test(),
         Verb::Cluster => verbs::cluster(),

@@ -90,12 +90,23 @@ pub(crate) fn cargo_with(
     passed_on: &[String],
     variables: &[(String, String)],
 ) -> Result<()> {
+    cargo_at(root(), what, arguments, passed_on, variables)
+}
+
+/// The same in another directory.
+pub(crate) fn cargo_at(
+    directory: &Path,
+    what: &str,
+    arguments: &[&str],
+    passed_on: &[String],
+    variables: &[(String, String)],
+) -> Result<()> {
     timed(what, || {
         let status = cargo_command()
             .args(arguments)
             .args(passed_on)
             .envs(variables.iter().map(|(key, value)| (key, value)))
-            .current_dir(root())
+            .current_dir(directory)
             .status()
             .with_context(|| format!("cannot start cargo to {what}"))?;
         if !status.success() {

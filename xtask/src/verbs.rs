@@ -5,7 +5,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::image::{Built, image, programs};
+use crate::architecture::Architecture;
+use crate::dependencies;
+use crate::image::{Build, Built, image};
 use crate::lanes;
 use crate::nmstate;
 use crate::step::{both, cargo, cargo_with, clippy, root, target_directory, timed};
@@ -32,7 +34,12 @@ pub(crate) fn demo(arguments: &[String]) -> Result<()> {
 
 /// Builds one of our tools with the features of the whole workspace, like the tests, so that nothing is built twice, and
 /// runs it.
-fn tool(what: &str, program: &str, arguments: &[String], variables: &[(String, String)]) -> Result<()> {
+pub(crate) fn tool(
+    what: &str,
+    program: &str,
+    arguments: &[String],
+    variables: &[(String, String)],
+) -> Result<()> {
     build(program, variables)?;
     run(what, program, arguments)
 }
@@ -85,14 +92,42 @@ pub(crate) fn ci() -> Result<()> {
             let all = ["build", "--quiet", "--workspace", "--all-targets"];
             cargo_with("build everything and check the lints", &all, &[], &clippy)?;
             nmstate::check()?;
-            tool(CRDS, "crds", &CHECK_CRDS.map(str::to_owned), &clippy)
+            tool(CRDS, "crds", &CHECK_CRDS.map(str::to_owned), &clippy)?;
+            dependencies::deny(false, &clippy)?;
+            dependencies::oldest_compiler()
         })
     })
 }
 
+/// Checks the dependencies, and by which compiler everything can be built.
+pub(crate) fn deny(advisories: bool) -> Result<()> {
+    dependencies::deny(advisories, &Vec::new())?;
+    dependencies::oldest_compiler()
+}
+
+/// Builds static programs, and writes their paths to standard output.
+pub(crate) fn static_programs(
+    architecture: Option<Architecture>,
+    profile: &str,
+    programs: &[String],
+) -> Result<()> {
+    let architecture = architecture.map_or_else(Architecture::here, Ok)?;
+    for path in Build::these(profile, architecture).named(programs)? {
+        writeln!(std::io::stdout(), "{}", path.display()).context("cannot say where the programs are")?;
+    }
+    Ok(())
+}
+
+/// Runs what is built for ARM64; the test builds it.
+pub(crate) fn emulate() -> Result<()> {
+    let test =
+        ["test", "--quiet", "--package", "tenure-tests", "--features", "emulated", "--test", "emulated"];
+    cargo("run the agent and the plugin for ARM64", &test, &[])
+}
+
 /// Builds the helper of NetworkManager, and writes its path to standard output.
 pub(crate) fn nmstate(profile: &str) -> Result<()> {
-    let path = nmstate::build(profile)?;
+    let path = nmstate::build(&Build::here(profile)?)?;
     writeln!(std::io::stdout(), "{}", path.display()).context("cannot say where the helper is")
 }
 
@@ -103,7 +138,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<()> {
     if has(&["pods", "whereabouts", "claims", "egress"])
         || !has(&["engine", "server", "plan", "nodes", "cloud", "--help", "-h"])
     {
-        let Built { daemons, plugin } = programs("daemons")?;
+        let Built { daemons, plugin } = Build::here("daemons")?.programs()?;
         let places = [("TENURE_DAEMONS", daemons), ("TENURE_PLUGIN", plugin)];
         variables.extend(places.map(|(name, place)| (name.to_owned(), place.display().to_string())));
     }

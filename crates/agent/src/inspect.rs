@@ -6,8 +6,9 @@
 //! | `/readyz` | whether the agent answers the plugin; an unreachable API server is shown, but does not count |
 //! | `/metrics` | numbers for Prometheus |
 //! | `/v1/node` | everything, as [`tenure_view::Node`]: pods, addresses and traffic, with restricted access |
+//! | `/v1/history` | who had which address when, as [`tenure_view::History`], with the same restricted access |
 //!
-//! Every page is made on request, from one read of the node's state, so nothing here grows with time.
+//! Every page is made on request, from one read of the node's state or of its history's files, so nothing here grows with time.
 
 mod api_calls;
 mod calls;
@@ -30,8 +31,10 @@ pub use calls::Calls;
 use kernel::InventoryReader;
 use metrics::Metrics;
 pub(crate) use metrics::float;
+pub(crate) use view::holder;
 
 use crate::drive::Handle;
+use crate::history::HistoryHandle;
 use crate::node::Node;
 use crate::objects::ApiHealth;
 use crate::part::Inspect;
@@ -58,6 +61,8 @@ pub struct Inspected {
     pub stage: Box<dyn Fn() -> Stage + Send + Sync>,
     /// Its parts.
     pub parts: Vec<Arc<dyn Inspect>>,
+    /// The node's history, if it is kept.
+    pub history: Option<HistoryHandle>,
     /// The host, to observe the kernel. Without it nothing is shown of the kernel.
     pub kernel: Option<Host>,
 }
@@ -94,7 +99,12 @@ impl Inspector {
     /// The HTTP pages.
     pub fn pages(&self) -> Pages {
         let [live, ready, metrics, view] = [(); 4].map(|()| self.clone());
-        Pages::default()
+        let pages = match self.inner.agent.history.clone() {
+            Some(history) => Pages::default()
+                .questions(tenure_view::HISTORY_PATH, move |values| history.clone().answer(values)),
+            None => Pages::default(),
+        };
+        pages
             .verdict("/healthz", move || {
                 let inspector = live.clone();
                 async move { inspector.live().await }
@@ -116,7 +126,9 @@ impl Inspector {
     /// The pages for anyone who can reach the node's port: the same, but the node itself only for callers
     /// that the API server knows and allows, and for nobody without such a server.
     pub fn pages_for_others(&self, pages: Pages, api: Option<Client>) -> Pages {
-        let Some(client) = api else { return pages.without(tenure_view::PATH) };
+        let Some(client) = api else {
+            return pages.without(tenure_view::PATH).without(tenure_view::HISTORY_PATH);
+        };
         let Inspected { name, clock, .. } = &self.inner.agent;
         let right = Right {
             group: tenure_view::GROUP,
@@ -125,7 +137,7 @@ impl Inspector {
             name: name.clone(),
         };
         let guard = Guard::new(client, Arc::clone(clock), tenure_view::audience(name), right);
-        pages.guarded(tenure_view::PATH, guard)
+        pages.guarded(tenure_view::PATH, guard.clone()).guarded(tenure_view::HISTORY_PATH, guard)
     }
 
     /// The metrics, as text.

@@ -19,7 +19,6 @@
 //!   missing journal although an agent ran on this boot, makes the image incomplete. A journal that this
 //!   machine wrote on this boot under another node name is used.
 
-mod checksum;
 pub mod codec;
 pub mod file;
 mod image;

@@ -7,6 +7,7 @@
 //! | [`key`] | the key of a hold: network, container and interface |
 //! | [`node`] | **all decisions of a node**: a state machine without I/O; events and the time in, actions out |
 //! | [`journal`] | what a node remembers across restarts of the agent, as a file under `/run` |
+//! | [`history`] | who had which address when: the journal's records, told to a log that outlives them |
 //! | [`drive`] | the loop around a node: events in, actions out, time |
 //! | [`claims`] | addresses that outlive pods: which interface refers to which claim, and which pod has each |
 //! | [`alias`] | alias addresses of a cloud's machines: the dialect `gcp-ipam`, and this node's alias ranges as blocks |
@@ -21,6 +22,7 @@
 //! | [`wire`] | the kernel's thread: interfaces, routes, exported routes |
 //! | [`evidence`] | who uses which addresses, from other sources when the journal cannot tell |
 //! | [`inspect`] | what people and programs see: health, metrics, the node as JSON |
+//! | [`remains`] | what an agent that has stopped left: who has addresses, and what is on the node's interfaces |
 //! | [`run`] | everything together: start, stop, tombstones |
 //!
 //! All modules except [`node`] carry events in and actions out, and decide nothing.
@@ -31,6 +33,7 @@ pub mod coil;
 pub mod drive;
 pub mod egress;
 pub mod evidence;
+pub mod history;
 pub mod inspect;
 pub mod journal;
 pub mod key;
@@ -39,6 +42,7 @@ pub mod node_addresses;
 pub mod objects;
 pub mod part;
 pub mod pods;
+pub mod remains;
 pub mod run;
 pub mod serve;
 pub mod sources;

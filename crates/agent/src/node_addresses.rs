@@ -35,7 +35,7 @@ mod segments;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -62,6 +62,13 @@ use worker::Worker;
 
 /// What policies want of this node's own interfaces.
 const OWN_ENACTMENTS: &str = "NodeNetworkConfigurationEnactments of this node";
+
+/// Which addresses policies have put on the node's own interfaces, by the file that a stopped agent left.
+pub(crate) fn recorded(state: &Path) -> BTreeSet<String> {
+    let records = Store::new(Some(state)).load();
+    let all = records.iter().flat_map(|record| record.addresses().map(|it| (it, &record.policy)));
+    all.map(|((interface, address), policy)| format!("{address} on {interface} by policy {policy}")).collect()
+}
 
 /// How a node's own addresses are managed.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! A start has these steps, and each reports what it found:
 //!
-//! 1. It reads the journal. A torn one is cut, a foreign or damaged one is renamed. If holds may be missing,
+//! 1. It reads the journal, and begins to tell the history what is in it. A torn one is cut, a foreign or damaged one is renamed. If holds may be missing,
 //!    blocks are withheld until other sources were asked ([`crate::evidence`]).
 //! 2. It lists the kernel's links.
 //! 3. It reads pools and blocks from the API server, however long that takes.
@@ -25,7 +25,7 @@ pub(crate) mod tombstones;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
 use futures::future::join_all;
@@ -37,14 +37,17 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+pub(crate) use boot::ran_on;
+pub(crate) use error::BOOT_ID;
 pub use error::{RunError, StartError};
 pub use options::{AgentOptions, Paths};
 pub use stage::{Progress, Stage};
 
 use crate::drive::{Handle, NodeChannel};
 use crate::evidence::EvidenceCollector;
+use crate::history::{HistoryInspector, NodeHistory};
 use crate::inspect::{ApiCalls, Inspected, Inspector};
-use crate::journal::{Commit, Journal, Known, Opened, Origin};
+use crate::journal::{Commit, Image, Journal, Known, Opened, Origin};
 use crate::node::{self, Event, Node};
 use crate::objects::{self, Objects};
 use crate::part::Core;
@@ -52,7 +55,6 @@ use crate::pods::Pods;
 use crate::serve::{PostponedDels, Service};
 use crate::sources::Sources;
 use crate::wire::{Interfaces, Wirer};
-use error::BOOT_ID;
 use executor::NodeExecutor;
 use life::{Life, on_own_thread};
 use remote::route_blocks;
@@ -82,7 +84,7 @@ impl Agent {
     ) -> Result<Self, StartError> {
         let channel = NodeChannel::new();
         let (node, stages) = (channel.handle(), Stages::begin());
-        let (journal, claim_uses, kernel, reader) = {
+        let Found { journal, history, claim_uses, kernel, host: reader } = {
             let (options, clock, node) = (options.clone(), clock.clone(), node.clone());
             tokio::task::spawn_blocking(move || open(&options, clock, &node)).await??
         };
@@ -135,12 +137,16 @@ impl Agent {
             inspected.extend(part.inspect);
             ready.extend(part.ready);
         }
+        if let Some(history) = &history {
+            inspected.push(Arc::new(HistoryInspector::new(Arc::clone(history))));
+        }
         let sources = Sources { some, rest: Arc::new(objects.clone()) };
         let settings = node::Settings { sources: sources.read_at_start(), ..options.node.clone() };
         let executor = NodeExecutor {
             node: node.clone(),
             evidence,
             journal,
+            history: history.clone(),
             kernel,
             sources,
             stages: stages.clone(),
@@ -165,9 +171,10 @@ impl Agent {
                 Box::new(move || progress.stage())
             },
             parts: inspected,
+            history: history.as_ref().map(|history| history.handle()),
             kernel: reader,
         });
-        let life = Life { options, service, postponed, stages, stop, life };
+        let life = Life { options, service, postponed, history, stages, stop, life };
         let ended =
             on_own_thread(life.live(driver, join_all(ready).map(drop))).map_err(StartError::Thread)?;
         Ok(Self { node, objects, progress, inspector, ended })
@@ -199,19 +206,30 @@ impl Agent {
     }
 }
 
-/// Opens the journal and the kernel, reports their contents to the node, and returns how many claim users the
-/// journal has.
-fn open(
-    options: &AgentOptions,
-    clock: impl Clock + Clone,
-    node: &Handle,
-) -> Result<(Journal, usize, Interfaces, Option<Host>), StartError> {
+/// What a start finds on the machine.
+struct Found {
+    journal: Journal,
+    history: Option<Arc<NodeHistory>>,
+    /// How many claim users the journal has.
+    claim_uses: usize,
+    kernel: Interfaces,
+    host: Option<Host>,
+}
+
+/// Opens the journal and the kernel, and reports their contents to the node and to the history.
+fn open(options: &AgentOptions, clock: impl Clock + Clone, node: &Handle) -> Result<Found, StartError> {
     let boot = fs::read_to_string(BOOT_ID).map_err(StartError::Boot)?;
     let origin = Origin { boot: boot.trim().to_owned(), node: options.node.node.clone() };
+    let history = Arc::<OnceLock<Arc<NodeHistory>>>::default();
     let told = {
-        let node = node.clone();
+        let (node, history) = (node.clone(), Arc::clone(&history));
         move |commit| match commit {
-            Commit::UpTo(up_to) => node.tell(Event::Committed { up_to }),
+            Commit::UpTo(up_to) => {
+                if let Some(history) = history.get() {
+                    history.committed(up_to);
+                }
+                node.tell(Event::Committed { up_to });
+            }
             Commit::Failed(message) => node.tell(Event::JournalFailed { message }),
         }
     };
@@ -225,10 +243,16 @@ fn open(
     // The claims of claim users that the journal may have lost must be known, too.
     let claim_uses = image.claim_uses().count() + usize::from(image.known() == Known::Lost);
     info!(path = %journal.path().display(), holds = image.holds().count(), claim_uses, "read the journal");
+    let started = start_history(options, &origin, &image, Arc::new(clock.clone()));
+    if let Some(started) = &started {
+        _ = history.set(Arc::clone(started));
+    }
+    let history = started;
     node.tell(Event::Journal(image));
     if let Some(stand_in) = &options.stand_in {
         node.tell(Event::Kernel(Vec::new()));
-        return Ok((journal, claim_uses, Interfaces::StandIn(stand_in.clone(), node.clone()), None));
+        let kernel = Interfaces::StandIn(stand_in.clone(), node.clone());
+        return Ok(Found { journal, history, claim_uses, kernel, host: None });
     }
     let host = || -> Result<Host, StartError> {
         let namespace = match &options.namespace {
@@ -242,7 +266,24 @@ fn open(
         move |event| node.tell(event)
     };
     let kernel = Wirer::start(host()?, host()?, clock, tell)?;
-    Ok((journal, claim_uses, Interfaces::Kernel(kernel), Some(host()?)))
+    Ok(Found { journal, history, claim_uses, kernel: Interfaces::Kernel(kernel), host: Some(host()?) })
+}
+
+/// Begins to write the history, if there is a place for it. Without one, everything else goes on.
+fn start_history(
+    options: &AgentOptions,
+    origin: &Origin,
+    image: &Image,
+    clock: Arc<dyn Clock>,
+) -> Option<Arc<NodeHistory>> {
+    let (state, limits) = (options.state.as_deref()?, options.history?);
+    match NodeHistory::start(state, limits, (&origin.node, &origin.boot), image, clock) {
+        Ok(history) => Some(Arc::new(history)),
+        Err(error) => {
+            warn!(%error, "cannot start the thread of this node's history: nothing of it is recorded");
+            None
+        }
+    }
 }
 
 /// Only root may look into the directory, whoever created it.

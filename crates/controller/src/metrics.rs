@@ -1,6 +1,7 @@
 //! Metrics in the text format that Prometheus reads. Only the leader counts objects, so that a sum over replicas counts
 //! nothing twice.
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
@@ -30,6 +31,41 @@ pub(crate) fn metric<M: Metric + Clone + Default>(registry: &mut Registry, name:
 /// The labels of one value.
 pub(crate) fn labels<const N: usize>(values: [(&'static str, &str); N]) -> Labels {
     values.map(|(name, value)| (name, value.to_owned())).into()
+}
+
+/// Moves that are not finished: how many, and since when the oldest has been seen. A move counts from when this replica first
+/// saw it.
+#[derive(Debug)]
+pub(crate) struct Moves {
+    unfinished: Gauge,
+    oldest: Gauge<f64, AtomicU64>,
+    since: Mutex<HashMap<String, Timestamp>>,
+}
+
+impl Moves {
+    /// Registered under the name of what moves.
+    pub(crate) fn registered(registry: &mut Registry, of: &str) -> Self {
+        let name = |what| format!("tenure_{of}_{what}");
+        Self {
+            unfinished: metric(registry, &name("moves"), "Moves that are not finished"),
+            oldest: metric(
+                registry,
+                &name("move_oldest_start_seconds"),
+                "When the leader first saw the oldest unfinished move, in seconds since 1970; 0 if there is none",
+            ),
+            since: Mutex::default(),
+        }
+    }
+
+    /// These are all that are not finished now.
+    pub(crate) fn are(&self, unfinished: impl IntoIterator<Item = String>, now: Timestamp) {
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = unfinished.into_iter().map(|it| (since.get(&it).copied().unwrap_or(now), it));
+        *since = seen.map(|(since, it)| (it, since)).collect();
+        self.unfinished.set(i64::try_from(since.len()).unwrap_or(i64::MAX));
+        let oldest = since.values().min().map(|oldest| oldest.since(Timestamp::default()));
+        self.oldest.set(oldest.unwrap_or_default().as_secs_f64());
+    }
 }
 
 /// The controller's metrics.
@@ -100,5 +136,37 @@ impl Metrics {
             }
         }
         self.parts.iter().for_each(|part| part.count(world, leads, suspects, now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_move_counts_from_when_it_was_first_seen_until_it_is_finished() {
+        let mut registry = Registry::default();
+        let moves = Moves::registered(&mut registry, "claim");
+        let at = |seconds| Timestamp::default().plus(Duration::from_secs(seconds));
+        let told = || {
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n")
+        };
+        for (now, unfinished, count, oldest) in [
+            (10, &[][..], 0, 0),
+            (20, &["a"], 1, 20),
+            (30, &["a", "b"], 2, 20),
+            (40, &["b"], 1, 30),
+            (50, &[], 0, 0),
+            (60, &["b"], 1, 60),
+        ] {
+            moves.are(unfinished.iter().map(|it| (*it).to_owned()), at(now));
+            let expected =
+                format!("tenure_claim_moves {count}\ntenure_claim_move_oldest_start_seconds {oldest}.0");
+            assert_eq!(told(), expected, "at {now}");
+        }
     }
 }

@@ -21,7 +21,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use kube::Resource;
 use kube::runtime::watcher::Event;
 use tenure_api::read::{Read, Unreadable};
@@ -136,9 +136,9 @@ impl Unreadables {
         self.all.get(&(kind, full_name.to_owned())).map(|stub| stub.why.as_str())
     }
 
-    /// How many there are of each kind.
+    /// How many there are of each kind that has some; of nodes also if there is none, so that a sum has a value.
     pub(crate) fn count(&self) -> BTreeMap<&'static str, i64> {
-        let mut counts = BTreeMap::new();
+        let mut counts = BTreeMap::from([(Node::NAME, 0)]);
         for (kind, _) in self.all.keys() {
             *counts.entry(*kind).or_default() += 1;
         }

@@ -1,5 +1,5 @@
 //! The HTTP pages of a program. A page is made on request, at most ten times a second for all callers,
-//! because making it may stop the program's own work.
+//! because making it may stop the program's own work. Pages that answer questions answer one at a time, and rest in between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use http_body_util::Full;
 use serde::Serialize;
 
 use crate::guard::{Denied, Guard};
-use crate::turns::Turns;
+use crate::query;
+use crate::turns::{Queue, Turns};
 
 /// The content type that Prometheus expects for `OpenMetrics` text.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -22,6 +23,10 @@ const JSON: &str = "application/json";
 /// Status, content type and body of a page.
 pub(crate) type Made = (StatusCode, &'static str, Bytes);
 type Make = Arc<dyn Fn() -> BoxFuture<'static, Made> + Send + Sync>;
+type Ask = Arc<dyn Fn(BTreeMap<String, String>) -> BoxFuture<'static, Made> + Send + Sync>;
+
+/// Why a question has no answer: the status, and a text for people.
+pub type Refused = (StatusCode, String);
 
 /// The pages of a program by their paths. Cheap to clone.
 ///
@@ -38,9 +43,16 @@ pub struct Pages {
 
 #[derive(Clone)]
 struct Page {
-    make: Make,
-    turns: Arc<Turns>,
+    content: Content,
     guard: Option<Guard>,
+}
+
+#[derive(Clone)]
+enum Content {
+    /// The same for all who ask at the same time.
+    Made { make: Make, turns: Arc<Turns> },
+    /// One for each question.
+    Asked { ask: Ask, queue: Arc<Queue> },
 }
 
 impl std::fmt::Debug for Pages {
@@ -98,14 +110,36 @@ impl Pages {
             let told = tell();
             Box::pin(async move {
                 match told.await {
-                    Ok(value) => match serde_json::to_string(&value) {
-                        Ok(text) => (StatusCode::OK, JSON, (text + "\n").into()),
-                        Err(error) => failed(&format!("writing {path}: {error}")),
-                    },
+                    Ok(value) => as_json(path, &value),
                     Err(error) => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n").into()),
                 }
             })
         })
+    }
+
+    /// A page for machines that answers questions: the values of its query by their names. They are answered one at a time, and the
+    /// page rests in between for longer than it worked, so that nobody can keep the program busy with questions.
+    #[must_use]
+    pub fn questions<T: Serialize, F>(
+        mut self,
+        path: &'static str,
+        answer: impl Fn(BTreeMap<String, String>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<T, Refused>> + Send + 'static,
+    {
+        let ask = move |values: BTreeMap<String, String>| -> BoxFuture<'static, Made> {
+            let answered = answer(values);
+            Box::pin(async move {
+                match answered.await {
+                    Ok(value) => as_json(path, &value),
+                    Err((status, message)) => (status, TEXT, (message + "\n").into()),
+                }
+            })
+        };
+        let content = Content::Asked { ask: Arc::new(ask), queue: Arc::default() };
+        Arc::make_mut(&mut self.pages).insert(path, Page { content, guard: None });
+        self
     }
 
     /// The same pages, with one of them only for callers that the guard admits.
@@ -126,9 +160,20 @@ impl Pages {
 
     /// The answer to a request; `token` is the request's token for a [`Guard`].
     pub async fn answer(&self, method: &Method, path: &str, token: Option<&str>) -> Response<Full<Bytes>> {
+        self.answer_query(method, path, None, token).await
+    }
+
+    /// The same for a request with a query.
+    pub async fn answer_query(
+        &self,
+        method: &Method,
+        path: &str,
+        query: Option<&str>,
+        token: Option<&str>,
+    ) -> Response<Full<Bytes>> {
         let reading = [Method::GET, Method::HEAD].contains(method);
         let (status, kind, text) = match self.pages.get(path) {
-            Some(page) if reading => page.make(token).await,
+            Some(page) if reading => page.make(query, token).await,
             Some(_) => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 TEXT,
@@ -154,20 +199,37 @@ impl Pages {
         path: &'static str,
         make: impl Fn() -> BoxFuture<'static, Made> + Send + Sync + 'static,
     ) -> Self {
-        let page = Page { make: Arc::new(make), turns: Arc::default(), guard: None };
+        let content = Content::Made { make: Arc::new(make), turns: Arc::default() };
+        let page = Page { content, guard: None };
         Arc::make_mut(&mut self.pages).insert(path, page);
         self
     }
 }
 
 impl Page {
-    async fn make(&self, token: Option<&str>) -> Made {
+    async fn make(&self, query: Option<&str>, token: Option<&str>) -> Made {
         if let Some(guard) = &self.guard
             && let Err(Denied { status, message }) = guard.admit(token).await
         {
             return (status, TEXT, (message + "\n").into());
         }
-        self.turns.take(|| (self.make)()).await
+        match &self.content {
+            Content::Made { make, turns } => turns.take(|| make()).await,
+            Content::Asked { ask, queue } => {
+                let answered = queue.take(|| ask(query::parse(query))).await;
+                answered.unwrap_or_else(|| {
+                    let message = "too many questions at once; ask again later\n";
+                    (StatusCode::TOO_MANY_REQUESTS, TEXT, message.into())
+                })
+            }
+        }
+    }
+}
+
+fn as_json(path: &str, value: &impl Serialize) -> Made {
+    match serde_json::to_string(value) {
+        Ok(text) => (StatusCode::OK, JSON, (text + "\n").into()),
+        Err(error) => failed(&format!("writing {path}: {error}")),
     }
 }
 

@@ -87,7 +87,7 @@ impl Answer for Pages {
     type Body = Full<Bytes>;
     async fn answer(&self, request: Request<Incoming>) -> Response<Self::Body> {
         let token = request.headers().get(TOKEN).and_then(|token| token.to_str().ok());
-        self.answer(request.method(), request.uri().path(), token).await
+        self.answer_query(request.method(), request.uri().path(), request.uri().query(), token).await
     }
 }
 

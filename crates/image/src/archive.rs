@@ -1,5 +1,5 @@
-//! The archives that images are made of: everything in one belongs to root and is of the year 1970, so that the same files
-//! make the same bytes.
+//! The archives that images and releases are made of: everything in one belongs to root and is of one time, 1970 if none is given, so that
+//! the same files make the same bytes.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,36 +8,44 @@ use tar::{Builder, EntryType, Header};
 
 /// An archive that is being written. Paths begin with a slash, as they do in a container; the directories above a path are
 /// added if they are not there.
-pub(crate) struct Archive {
+pub struct Archive {
     builder: Builder<Vec<u8>>,
     directories: BTreeSet<String>,
+    seconds: u64,
 }
 
 impl Archive {
     pub(crate) fn new() -> Self {
-        Self { builder: Builder::new(Vec::new()), directories: BTreeSet::new() }
+        Self::of(0)
     }
 
-    pub(crate) fn file(&mut self, path: &str, mode: u32, bytes: &[u8]) -> io::Result<()> {
+    /// An empty archive of this time, in seconds since 1970.
+    pub fn of(seconds: u64) -> Self {
+        Self { builder: Builder::new(Vec::new()), directories: BTreeSet::new(), seconds }
+    }
+
+    /// Adds a file.
+    pub fn file(&mut self, path: &str, mode: u32, bytes: &[u8]) -> io::Result<()> {
         self.parents(path)?;
-        let mut header = header(EntryType::Regular, mode);
+        let mut header = self.header(EntryType::Regular, mode);
         header.set_size(bytes.len() as u64);
         self.builder.append_data(&mut header, inside(path), bytes)
     }
 
-    pub(crate) fn link(&mut self, path: &str, to: &str) -> io::Result<()> {
+    /// Adds a symbolic link.
+    pub fn link(&mut self, path: &str, to: &str) -> io::Result<()> {
         self.parents(path)?;
-        self.builder.append_link(&mut header(EntryType::Symlink, 0o777), inside(path), to)
+        self.builder.append_link(&mut self.header(EntryType::Symlink, 0o777), inside(path), to)
     }
 
     pub(crate) fn directory(&mut self, path: &str, mode: u32) -> io::Result<()> {
         self.parents(path)?;
         self.directories.insert(path.to_owned());
-        self.builder.append_data(&mut header(EntryType::Directory, mode), inside(path), io::empty())
+        self.builder.append_data(&mut self.header(EntryType::Directory, mode), inside(path), io::empty())
     }
 
     /// The archive as it is now, with its end.
-    pub(crate) fn bytes(&self) -> io::Result<Vec<u8>> {
+    pub fn bytes(&self) -> io::Result<Vec<u8>> {
         Builder::new(self.builder.get_ref().clone()).into_inner()
     }
 
@@ -49,16 +57,17 @@ impl Archive {
         }
         Ok(())
     }
-}
 
-fn header(kind: EntryType, mode: u32) -> Header {
-    let mut header = Header::new_gnu();
-    header.set_entry_type(kind);
-    header.set_mode(mode);
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_size(0);
-    header
+    fn header(&self, kind: EntryType, mode: u32) -> Header {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_mode(mode);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_size(0);
+        header.set_mtime(self.seconds);
+        header
+    }
 }
 
 fn inside(path: &str) -> &str {

@@ -1,4 +1,4 @@
-//! Whether a program runs in an image that has no libraries.
+//! Whether a program runs in an image that has no libraries, and on which machines.
 
 const MAGIC: &[u8] = b"\x7fELF\x02\x01";
 /// The header of a segment that names the loader of a program's libraries.
@@ -7,6 +7,15 @@ const LOADER: u32 = 3;
 /// Whether these are the bytes of a 64-bit Linux program that needs no loader and so no libraries.
 pub fn is_static(program: &[u8]) -> bool {
     segments(program).is_some_and(|kinds| !kinds.is_empty() && !kinds.contains(&LOADER))
+}
+
+/// The architecture that this program is for, in the words of images; nothing if it is for none that we know.
+pub fn architecture(program: &[u8]) -> Option<&'static str> {
+    match program.starts_with(MAGIC).then(|| program.get(18..20))?? {
+        [62, 0] => Some("amd64"),
+        [183, 0] => Some("arm64"),
+        _ => None,
+    }
 }
 
 /// The kind of each segment; nothing if the headers are not all there.
@@ -47,5 +56,17 @@ mod tests {
         for bytes in [&b""[..], b"#!/bin/sh\n", &own[..60], &own[..100]] {
             assert!(!is_static(bytes));
         }
+    }
+
+    #[test]
+    fn a_program_says_which_machine_it_is_for() {
+        let mut own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let here = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+        assert_eq!(architecture(&own), Some(here));
+        own[18] = 183;
+        assert_eq!(architecture(&own), Some("arm64"));
+        own[18] = 8;
+        assert_eq!(architecture(&own), None, "MIPS");
+        assert_eq!(architecture(b"#!/bin/sh\n and more"), None);
     }
 }

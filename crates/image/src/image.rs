@@ -1,5 +1,6 @@
 //! An image: its files, what its containers run, and its writing.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,13 +9,23 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use crate::archive::Archive;
+use crate::elf::{architecture, is_static};
+
+/// Where images of programs have them.
+const PROGRAMS: &str = "/usr/local/bin";
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 /// An image that is being put together.
 pub struct Image {
     name: String,
     layer: Archive,
+    architecture: &'static str,
+    created: Option<String>,
     entrypoint: Vec<String>,
     environment: Vec<String>,
+    labels: BTreeMap<String, String>,
 }
 
 /// An image that was written.
@@ -22,7 +33,7 @@ pub struct Image {
 pub struct Saved {
     /// How many bytes the tar has.
     pub size: usize,
-    /// The digest by which the image can be named: that of its manifest.
+    /// The digest by which the image can be named: that of its manifest, or of its index if there are several manifests.
     pub digest: String,
 }
 
@@ -41,6 +52,16 @@ pub enum ImageError {
         /// What the system says.
         source: io::Error,
     },
+    /// A program that would not run in it.
+    #[error("adding {path} to the image {image}: it is not {wanted}, so it would not run there", path = path.display())]
+    Program {
+        /// The program.
+        path: PathBuf,
+        /// The image.
+        image: String,
+        /// What it would have to be.
+        wanted: &'static str,
+    },
     /// A path inside it is one that no archive takes.
     #[error("adding {path:?} to the image {image}: {source}")]
     Path {
@@ -56,12 +77,57 @@ pub enum ImageError {
 impl Image {
     /// An empty image. The name has a registry and a tag that is not `latest`: the kubelet would want to pull that.
     pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), layer: Archive::new(), entrypoint: vec![], environment: vec![] }
+        Self {
+            name: name.to_owned(),
+            layer: Archive::new(),
+            architecture: own_architecture(),
+            created: None,
+            entrypoint: vec![],
+            environment: vec![],
+            labels: BTreeMap::new(),
+        }
+    }
+
+    /// The architecture of its programs, in the words of images (`amd64`, `arm64`); this machine's if not given.
+    #[must_use]
+    pub fn architecture(self, architecture: &'static str) -> Self {
+        Self { architecture, ..self }
+    }
+
+    /// When it was made, in the form of RFC 3339. Images without it are of no time.
+    #[must_use]
+    pub fn created(self, time: &str) -> Self {
+        Self { created: Some(time.to_owned()), ..self }
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// An image of these programs, of which `entrypoint` is what its containers run: all static, because it has no libraries, and all for
+    /// one architecture, which becomes the image's.
+    pub fn of_programs(name: &str, entrypoint: &str, programs: &[PathBuf]) -> Result<Self, ImageError> {
+        let mut image = Self::named(name).variable("PATH", PROGRAMS);
+        let mut architectures = Vec::new();
+        for path in programs {
+            let bytes = fs::read(path).map_err(|source| image.file_error("reading", path, source))?;
+            let refused = |wanted| ImageError::Program { path: path.clone(), image: name.to_owned(), wanted };
+            if !is_static(&bytes) {
+                return Err(refused("a static program"));
+            }
+            architectures.push(architecture(&bytes).ok_or_else(|| refused("for amd64 or arm64"))?);
+            if architectures.first() != architectures.last() {
+                return Err(refused("for the same architecture as the first program"));
+            }
+            let inside = format!("{PROGRAMS}/{}", path.file_name().unwrap_or_default().to_string_lossy());
+            image = image.with(&inside, |layer| layer.file(&inside, 0o755, &bytes))?;
+        }
+        let image = image.entrypoint(&[&format!("{PROGRAMS}/{entrypoint}")]);
+        Ok(match architectures.first() {
+            Some(architecture) => image.architecture(architecture),
+            None => image,
+        })
     }
 
     /// Adds a program; a static one, as there are no libraries.
@@ -99,10 +165,22 @@ impl Image {
         self
     }
 
+    /// A label: what people and registries read of it.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
     /// Writes it as a tar of an OCI image layout.
     pub fn save(&self, path: &Path) -> Result<Saved, ImageError> {
-        let (bytes, digest) =
-            self.layout().map_err(|source| self.file_error("making the archive", path, source))?;
+        self.save_with(&[], path)
+    }
+
+    /// Writes it, and the `others` for other architectures, as one image that every machine takes its own part of.
+    pub fn save_with(&self, others: &[Self], path: &Path) -> Result<Saved, ImageError> {
+        let made = self.layout(others);
+        let (bytes, digest) = made.map_err(|source| self.file_error("making the archive", path, source))?;
         // Others may be reading the file that was there before.
         let new = path.with_extension(format!("{}.new", std::process::id()));
         fs::write(&new, &bytes).map_err(|source| self.file_error("writing", &new, source))?;
@@ -110,38 +188,60 @@ impl Image {
         Ok(Saved { size: bytes.len(), digest })
     }
 
-    /// The tar, and the digest of the manifest in it.
-    fn layout(&self) -> io::Result<(Vec<u8>, String)> {
+    /// The tar, and the digest by which it is named.
+    fn layout(&self, others: &[Self]) -> io::Result<(Vec<u8>, String)> {
+        let mut blobs = Vec::new();
+        let mut manifests = vec![self.manifest(&mut blobs)?];
+        for other in others {
+            manifests.push(other.manifest(&mut blobs)?);
+        }
+        let mut named = match <[Value; 1]>::try_from(manifests) {
+            Ok([only]) => only,
+            Err(several) => {
+                let index = index(&several).to_string().into_bytes();
+                let descriptor = descriptor(INDEX, &index);
+                blobs.push(index);
+                descriptor
+            }
+        };
+        let digest = named["digest"].as_str().unwrap_or_default().to_owned();
+        named["annotations"] = json!({"io.containerd.image.name": self.name});
+        let mut archive = Archive::new();
+        archive.file("/oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        archive.file("/index.json", 0o644, index(&[named]).to_string().as_bytes())?;
+        for blob in &blobs {
+            archive.file(&format!("/blobs/{}", digest_of(blob).replace(':', "/")), 0o644, blob)?;
+        }
+        Ok((archive.bytes()?, digest))
+    }
+
+    /// The descriptor of its manifest. The manifest and what it names become blobs.
+    fn manifest(&self, blobs: &mut Vec<Vec<u8>>) -> io::Result<Value> {
         let layer = self.layer.bytes()?;
-        let config = json!({
-            "architecture": architecture(),
+        let mut config = json!({
+            "architecture": self.architecture,
             "os": "linux",
             "config": {"Entrypoint": self.entrypoint, "Env": self.environment},
             "rootfs": {"type": "layers", "diff_ids": [digest_of(&layer)]},
         });
+        if let Some(created) = &self.created {
+            config["created"] = json!(created);
+        }
+        if !self.labels.is_empty() {
+            config["config"]["Labels"] = json!(self.labels);
+        }
         let config = config.to_string().into_bytes();
         let manifest = json!({
             "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "mediaType": MANIFEST,
             "config": descriptor("application/vnd.oci.image.config.v1+json", &config),
             "layers": [descriptor("application/vnd.oci.image.layer.v1.tar", &layer)],
         });
         let manifest = manifest.to_string().into_bytes();
-        let mut entry = descriptor("application/vnd.oci.image.manifest.v1+json", &manifest);
-        entry["annotations"] = json!({"io.containerd.image.name": self.name});
-        entry["platform"] = json!({"architecture": architecture(), "os": "linux"});
-        let index = json!({
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.index.v1+json",
-            "manifests": [entry],
-        });
-        let mut archive = Archive::new();
-        archive.file("/oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
-        archive.file("/index.json", 0o644, index.to_string().as_bytes())?;
-        for blob in [&layer, &config, &manifest] {
-            archive.file(&format!("/blobs/{}", digest_of(blob).replace(':', "/")), 0o644, blob)?;
-        }
-        Ok((archive.bytes()?, digest_of(&manifest)))
+        let mut entry = descriptor(MANIFEST, &manifest);
+        entry["platform"] = json!({"architecture": self.architecture, "os": "linux"});
+        blobs.extend([layer, config, manifest]);
+        Ok(entry)
     }
 
     fn with(
@@ -161,7 +261,7 @@ impl Image {
 }
 
 /// This machine's architecture, in Go's words.
-fn architecture() -> &'static str {
+fn own_architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -173,7 +273,12 @@ fn descriptor(media_type: &str, blob: &[u8]) -> Value {
     json!({"mediaType": media_type, "digest": digest_of(blob), "size": blob.len()})
 }
 
-fn digest_of(blob: &[u8]) -> String {
+fn index(manifests: &[Value]) -> Value {
+    json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests})
+}
+
+/// The digest of these bytes, as images have it: `sha256:` and its hexadecimal digits.
+pub fn digest_of(blob: &[u8]) -> String {
     let hex: Vec<String> = digest(&SHA256, blob).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{}", hex.concat())
 }

@@ -7,5 +7,6 @@ mod archive;
 mod elf;
 mod image;
 
-pub use elf::is_static;
-pub use image::{Image, ImageError, Saved};
+pub use archive::Archive;
+pub use elf::{architecture, is_static};
+pub use image::{Image, ImageError, Saved, digest_of};

@@ -5,12 +5,9 @@ use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Parser;
-use tenure_image::{Image, is_static};
-
-/// Where the image has its programs.
-const PROGRAMS: &str = "/usr/local/bin";
+use tenure_image::Image;
 
 /// Puts static programs into an image.
 #[derive(Debug, Parser)]
@@ -31,16 +28,7 @@ struct Flags {
 
 fn main() -> Result<()> {
     let flags = Flags::parse();
-    let mut image = Image::named(&flags.name).variable("PATH", PROGRAMS);
-    for program in &flags.programs {
-        let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-        if !is_static(&bytes) {
-            bail!("{} is not a static program, and the image has no libraries for it", program.display());
-        }
-        let name = program.file_name().unwrap_or_default().to_string_lossy();
-        image = image.program(&format!("{PROGRAMS}/{name}"), program)?;
-    }
-    image = image.entrypoint(&[&format!("{PROGRAMS}/{}", flags.entrypoint)]);
+    let image = Image::of_programs(&flags.name, &flags.entrypoint, &flags.programs)?;
     if let Some(directory) = flags.output.parent() {
         fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     }

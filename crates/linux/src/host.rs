@@ -45,7 +45,7 @@ pub enum HostError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prepared {
     /// Kernel parameters that were set.
-    pub parameters: Vec<&'static str>,
+    pub parameters: Vec<sysctl::Changed>,
     /// Whether the IPv4 rule was added.
     pub rule_v4: bool,
     /// Whether the IPv6 rule was added.

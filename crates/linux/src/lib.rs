@@ -10,6 +10,7 @@
 //!   neighbours on a segment, [`answering`] controls whether an interface answers them, and [`probe`] asks them.
 //! - [`egress`] sends pods' packets through gateways; [`bpf`] assembles and loads the programs for it; [`conntrack`] counts a
 //!   gateway's connections.
+//! - [`removal`] takes everything of ours out of the kernel.
 //! - [`interface`] gives the node's own interfaces addresses and routes, and takes them away again.
 //! - [`uplink`] and [`sysctl`] read what a node already has; [`memory`] tells whether a file is in memory.
 //! - [`survey`] finds the addresses of all network namespaces of a machine, whoever created the interfaces.
@@ -55,6 +56,7 @@ pub mod probe;
 pub mod reaper;
 mod reconcile;
 pub mod remote;
+pub mod removal;
 pub mod route;
 pub mod routes;
 pub mod rule;

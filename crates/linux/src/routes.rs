@@ -72,10 +72,18 @@ fn list_besides(
     Ok(routes)
 }
 
+/// Whether there are pods of Coil.
+pub(crate) fn has_coils(host: &mut Host) -> Result<bool, Error> {
+    Ok(Link::all_veths(&mut host.socket)?.iter().any(is_coils))
+}
+
+fn is_coils(link: &Link) -> bool {
+    link.alias.as_deref().is_some_and(|alias| alias.starts_with(OF_COIL))
+}
+
 /// Leaves out the routes that lead to pods of Coil.
 pub(crate) fn leave_coils(routes: &mut Vec<Route>, links: &[Link]) {
-    let is_coils = |link: &&Link| link.alias.as_deref().is_some_and(|alias| alias.starts_with(OF_COIL));
-    let coils: BTreeSet<u32> = links.iter().filter(is_coils).map(|link| link.index).collect();
+    let coils: BTreeSet<u32> = links.iter().filter(|link| is_coils(link)).map(|link| link.index).collect();
     routes.retain(|route| route.link.is_none_or(|link| !coils.contains(&link)));
 }
 

@@ -3,8 +3,10 @@
 //! They belong to the network namespace of the calling thread. Container runtimes mount them read-only. If the manifest mounts
 //! the host's `/proc/sys` beside them, they are written there, and still apply to the calling thread's namespace.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+use serde::{Deserialize, Serialize};
 
 /// Where a container can write the parameters.
 const WRITABLE: &str = "/host/proc/sys/net";
@@ -57,32 +59,58 @@ pub fn set_of_link(family: &str, link: &str, name: &str, value: &str) -> Result<
     set(&format!("{family}/conf/{link}/{name}"), value)
 }
 
+/// A parameter that was changed: enough to change it back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// The parameter, for example `ipv4/ip_forward`.
+    pub name: String,
+    /// Its value before.
+    pub before: String,
+    /// Its value since.
+    pub after: String,
+}
+
+/// As sysctl(8) has it, without the value.
+impl fmt::Display for Changed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "net.{}", self.name.replace('/', "."))
+    }
+}
+
+impl Changed {
+    /// Sets the parameter back, unless it is gone or somebody has given it another value since. Returns whether that changed it.
+    pub fn undo(&self) -> Result<bool, Error> {
+        match read(&self.name) {
+            Ok(value) if value == self.after => set(&self.name, &self.before),
+            Ok(_) => Ok(false),
+            Err(error) if error.is_missing() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 /// Turns on forwarding in every family that the kernel has. Returns the changes.
 ///
 /// A host that forwards IPv6 ignores router advertisements, and would lose a default route that came from one. So `uplink` is
 /// first configured to accept them anyway.
-pub fn enable_forwarding(uplink: Option<&str>) -> Result<Vec<&'static str>, Error> {
+pub fn enable_forwarding(uplink: Option<&str>) -> Result<Vec<Changed>, Error> {
     let mut changed = Vec::new();
-    if set("ipv4/ip_forward", "1")? {
-        changed.push("net.ipv4.ip_forward");
-    }
-    if let Some(uplink) = uplink {
-        match read_of_link("ipv6", uplink, "accept_ra") {
-            Ok(value) if value == "1" => {
-                set_of_link("ipv6", uplink, "accept_ra", "2")?;
-                changed.push("net.ipv6.conf.UPLINK.accept_ra");
-            }
-            Ok(_) => {}
-            Err(error) if error.is_missing() => {}
-            Err(error) => return Err(error),
+    let mut put = |name: String, from: Option<&str>, after: &str| {
+        let before = match read(&name) {
+            // A kernel without IPv6 has nothing to turn on.
+            Err(error) if error.is_missing() && name.starts_with("ipv6/") => return Ok(()),
+            before => before?,
+        };
+        if from.is_none_or(|from| before == from) && set(&name, after)? {
+            changed.push(Changed { name, before, after: after.to_owned() });
         }
+        Ok(())
+    };
+    put("ipv4/ip_forward".to_owned(), None, "1")?;
+    if let Some(uplink) = uplink {
+        put(format!("ipv6/conf/{uplink}/accept_ra"), Some("1"), "2")?;
     }
-    match set("ipv6/conf/all/forwarding", "1") {
-        Ok(true) => changed.push("net.ipv6.conf.all.forwarding"),
-        Ok(false) => {}
-        Err(error) if error.is_missing() => {}
-        Err(error) => return Err(error),
-    }
+    put("ipv6/conf/all/forwarding".to_owned(), None, "1")?;
     Ok(changed)
 }
 

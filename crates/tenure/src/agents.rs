@@ -19,13 +19,16 @@ use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
+use serde::de::DeserializeOwned;
 use tenure_handles::{Clock, SystemClock, Timestamp};
-use tenure_view::Node;
+use tenure_view::{History, Node};
 
 /// The label of agents' pods.
 const AGENTS: &str = "app.kubernetes.io/name=tenured";
 /// How long an agent may take. It answers in milliseconds or not at all.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take to read its history: others may be asking, too.
+const PATIENCE_FOR_HISTORY: Duration = Duration::from_secs(25);
 /// How long a token is used again; it is valid for ten minutes.
 const TOKEN_IS_GOOD: Duration = Duration::from_mins(8);
 /// How many agents are asked at once.
@@ -33,6 +36,18 @@ pub(crate) const AT_ONCE: usize = 32;
 
 /// The answers of agents, by node, or why there is none.
 pub(crate) type Answers = BTreeMap<String, Result<Node, String>>;
+
+/// Their histories, by node, or why there is none.
+pub(crate) type Histories = BTreeMap<String, Result<History, String>>;
+
+/// A page of an agent.
+#[derive(Clone, Copy)]
+struct Page<'a> {
+    path: &'a str,
+    patience: Duration,
+}
+
+const NODE: Page<'_> = Page { path: tenure_view::PATH, patience: PATIENCE };
 
 /// The agents that can be asked.
 #[derive(Clone)]
@@ -50,15 +65,15 @@ impl Agents {
     /// Asks one agent. A single host has only one, whatever the name.
     pub(crate) async fn one(&self, node: &str) -> Result<Node, String> {
         match self {
-            Self::Host(socket) => at_socket(socket).await,
+            Self::Host(socket) => at_socket(socket, NODE).await,
             Self::Hosts(sockets) => match sockets.get(node) {
-                Some(socket) => at_socket(socket).await,
+                Some(socket) => at_socket(socket, NODE).await,
                 None => Err(format!("there is no node \"{node}\" on this machine")),
             },
             Self::Cluster(client, namespace) => {
                 let pods = pods(client, namespace).await?;
                 match pods.get(node) {
-                    Some(pod) => of_pod(client, node, pod).await,
+                    Some(pod) => of_pod(client, node, pod, NODE).await,
                     None => Err(no_agent(node)),
                 }
             }
@@ -67,34 +82,64 @@ impl Agents {
 
     /// Asks every agent, and records for every other node of `nodes` that it has none.
     pub(crate) async fn all(&self, nodes: &BTreeSet<String>) -> Answers {
-        let mut answers = Answers::new();
-        match self {
-            Self::Host(socket) => {
-                let answer = at_socket(socket).await;
-                match &answer {
-                    Ok(told) => _ = answers.insert(told.node.clone(), answer),
-                    // It could not be asked which of the nodes it is, either.
-                    Err(problem) => {
-                        answers.extend(nodes.iter().map(|node| (node.clone(), Err(problem.clone()))));
-                    }
-                }
-            }
+        self.ask(nodes, &[], NODE, |told: &Node| told.node.clone()).await
+    }
+
+    /// Asks the agents of these nodes, or every agent if none is named, for their histories. Records for every other node of
+    /// `nodes` that it has none.
+    pub(crate) async fn histories(
+        &self,
+        only: &[String],
+        nodes: &BTreeSet<String>,
+        query: &str,
+    ) -> Histories {
+        let path = format!("{}?{query}", tenure_view::HISTORY_PATH);
+        let page = Page { path: &path, patience: PATIENCE_FOR_HISTORY };
+        if let Self::Host(socket) = self {
+            let told: Result<History, String> = at_socket(socket, page).await;
+            let node = told.as_ref().map_or_else(|_| "(this host)".to_owned(), |told| told.node.clone());
+            return BTreeMap::from([(node, told)]);
+        }
+        self.ask(nodes, only, page, |told: &History| told.node.clone()).await
+    }
+
+    /// Asks those of `only`, or all if it is empty.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        nodes: &BTreeSet<String>,
+        only: &[String],
+        page: Page<'_>,
+        node_of: fn(&T) -> String,
+    ) -> BTreeMap<String, Result<T, String>> {
+        let wanted = |node: &String| only.is_empty() || only.contains(node);
+        let nodes: Vec<String> = nodes.iter().filter(|node| wanted(node)).cloned().collect();
+        let none = |problem: &String| nodes.iter().map(|node| (node.clone(), Err(problem.clone()))).collect();
+        let mut answers: BTreeMap<String, Result<T, String>> = match self {
+            Self::Host(socket) => match at_socket(socket, page).await {
+                Ok(told) => BTreeMap::from([(node_of(&told), Ok(told))]),
+                // It could not be asked which of the nodes it is, either.
+                Err(problem) => none(&problem),
+            },
             Self::Hosts(sockets) => {
-                for (node, socket) in sockets {
-                    answers.insert(node.clone(), at_socket(socket).await);
+                let mut answers = BTreeMap::new();
+                for (node, socket) in sockets.iter().filter(|(node, _)| wanted(node)) {
+                    answers.insert(node.clone(), at_socket(socket, page).await);
                 }
+                answers
             }
             Self::Cluster(client, namespace) => match pods(client, namespace).await {
-                Err(problem) => answers.extend(nodes.iter().map(|node| (node.clone(), Err(problem.clone())))),
-                Ok(pods) => {
+                Err(problem) => none(&problem),
+                Ok(mut pods) => {
+                    pods.retain(|node, _| wanted(node));
                     let asked = futures::stream::iter(&pods)
-                        .map(|(node, pod)| async { (node.clone(), of_pod(client, node, pod).await) });
-                    answers.extend(asked.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await);
+                        .map(|(node, pod)| async { (node.clone(), of_pod(client, node, pod, page).await) });
+                    asked.buffer_unordered(AT_ONCE).collect().await
                 }
             },
-        }
+        };
         for node in nodes {
-            answers.entry(node.clone()).or_insert_with(|| Err(no_agent(node)));
+            let problem = no_agent(&node);
+            answers.entry(node).or_insert(Err(problem));
         }
         answers
     }
@@ -143,12 +188,12 @@ impl Agents {
         let now = SystemClock.now();
         let good = |made: &&(String, Timestamp)| now.since(made.1) < TOKEN_IS_GOOD;
         let known = tokens().get(node).filter(good).map(|(token, _)| token.clone());
-        let told = answer(pod, async {
+        let told = answer(pod, PATIENCE, async {
             let token = match known {
                 Some(token) => token,
                 None => token(client, node, &pod.namespace).await?,
             };
-            let told = with_token(client, pod, &token).await?;
+            let told: Node = with_token(client, pod, &token, tenure_view::PATH).await?;
             Ok((told, token))
         })
         .await;
@@ -225,24 +270,41 @@ fn agent_pod(pod: &Pod) -> Option<(String, AgentPod)> {
     Some((spec.node_name.clone()?, agent))
 }
 
-async fn of_pod(client: &Client, node: &str, pod: &AgentPod) -> Result<Node, String> {
-    answer(pod, async { with_token(client, pod, &token(client, node, &pod.namespace).await?).await }).await
+async fn of_pod<T: DeserializeOwned>(
+    client: &Client,
+    node: &str,
+    pod: &AgentPod,
+    page: Page<'_>,
+) -> Result<T, String> {
+    answer(pod, page.patience, async {
+        with_token(client, pod, &token(client, node, &pod.namespace).await?, page.path).await
+    })
+    .await
 }
 
 /// The answer of an agent, within its time.
-async fn answer<T>(pod: &AgentPod, asked: impl Future<Output = anyhow::Result<T>>) -> Result<T, String> {
+async fn answer<T>(
+    pod: &AgentPod,
+    patience: Duration,
+    asked: impl Future<Output = anyhow::Result<T>>,
+) -> Result<T, String> {
     let said = |problem: String| format!("pod {}/{} could not be asked: {problem}", pod.namespace, pod.name);
-    match tokio::time::timeout(PATIENCE, asked).await {
+    match tokio::time::timeout(patience, asked).await {
         Ok(told) => told.map_err(|error: anyhow::Error| said(format!("{error:#}"))),
-        Err(_) => Err(said(format!("no answer for {} s", PATIENCE.as_secs()))),
+        Err(_) => Err(said(format!("no answer for {} s", patience.as_secs()))),
     }
 }
 
-async fn with_token(client: &Client, pod: &AgentPod, token: &str) -> anyhow::Result<Node> {
+async fn with_token<T: DeserializeOwned>(
+    client: &Client,
+    pod: &AgentPod,
+    token: &str,
+    page: &str,
+) -> anyhow::Result<T> {
     let AgentPod { namespace, name, port, .. } = pod;
-    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy{}", tenure_view::PATH);
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy{page}");
     let request = Request::get(path).header(tenure_view::TOKEN_HEADER, token).body(Vec::new())?;
-    Ok(client.request::<Node>(request).await?)
+    Ok(client.request::<T>(request).await?)
 }
 
 /// A token that only the agent of this node accepts.
@@ -265,9 +327,9 @@ async fn token(client: &Client, node: &str, namespace: &str) -> anyhow::Result<S
     Ok(made.status.context("the API server made no token")?.token)
 }
 
-async fn at_socket(socket: &Path) -> Result<Node, String> {
+async fn at_socket<T: DeserializeOwned>(socket: &Path, page: Page<'_>) -> Result<T, String> {
     let asked = async {
-        let request = Request::get(tenure_view::PATH).body(Empty::<Bytes>::new())?;
+        let request = Request::get(page.path).body(Empty::<Bytes>::new())?;
         let response = tenure_daemon::ask(socket, request).await?;
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
@@ -276,7 +338,7 @@ async fn at_socket(socket: &Path) -> Result<Node, String> {
         }
         Ok(serde_json::from_slice(&body)?)
     };
-    match tokio::time::timeout(PATIENCE, asked).await {
+    match tokio::time::timeout(page.patience, asked).await {
         Ok(told) => told.map_err(|error: anyhow::Error| format!("{error:#}")),
         Err(_) => Err(format!("{} does not answer", socket.display())),
     }

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `demo` | the main job, shown without a cluster |
 //! | `pools`, `blocks`, `claims`, `who`, `node` | looking: a pool's use, a block's owner, a claim's pods, an address's holder, a node |
+//! | `history`, `pod` | the past: who had an address when, and what a pod had |
 //! | `ui` | the same and maps of pools, as pages in a browser |
 //! | `watch`, `top` | events as they come; use, rates and the slowest ADDs on a terminal |
 //! | `import` | manifests of what other systems have assigned; removing the blocks reserved for it |
 //! | `check`, `explain` | comparing everything with everything; what an error means |
 //! | `repair`, `release`, `drain` | guarded writes: what `check` advises, an address without a holder, a block to be returned |
+//! | `completions` | scripts by which shells and kubectl complete command lines |
 //! | `provision` | making the addresses of alias pools in a cloud |
 //! | `offset` | the offsets in the records of pools of node addresses |
 //! | `query`, `agents`, `snapshot`, `ranges`, `node_pools` | the source, reading agents, and what was read, Whereabouts' ranges and node addresses too |
@@ -22,14 +24,17 @@ mod aliases;
 mod blocks;
 mod check;
 mod claims;
+mod completions;
 mod conditions;
 mod demo;
 mod drain;
 mod explain;
+mod history;
 mod import;
 mod node;
 mod node_pools;
 mod offset;
+mod pod;
 mod pools;
 mod provision;
 mod query;
@@ -73,8 +78,10 @@ enum Verb {
     Blocks(blocks::BlocksOptions),
     /// List claims: their addresses, and which pods have them now
     Claims(claims::ClaimsOptions),
-    /// Say who has an address, who had it, or why nobody has it
+    /// Say who has an address, who had it at another time, or why nobody has it
     Who(who::WhoOptions),
+    /// Say which addresses a pod or a container had when
+    Pod(pod::PodOptions),
     /// Say which address of a NodeIPPool an offset stands for, or which offset an address has
     Offset(offset::OffsetOptions),
     /// Show a node: its blocks, who holds what, and what it waits for
@@ -99,6 +106,11 @@ enum Verb {
     Drain(drain::DrainOptions),
     /// Say what an error means, and what to do about it
     Explain(explain::ExplainOptions),
+    /// Write the script by which a shell completes command lines
+    Completions(completions::CompletionsOptions),
+    /// Complete the last word for kubectl
+    #[command(name = "__complete", hide = true)]
+    Complete(completions::CompleteOptions),
 }
 
 /// The command line's definition: what shows, checks or completes command lines reads it.
@@ -140,6 +152,7 @@ fn run(verb: Verb) -> Result<Output> {
             Verb::Blocks(options) => blocks::run(options).await,
             Verb::Claims(options) => claims::run(options).await,
             Verb::Who(options) => who::run(options).await,
+            Verb::Pod(options) => pod::run(options).await,
             Verb::Offset(options) => offset::run(options).await,
             Verb::Node(options) => node::run(options).await,
             Verb::Import(options) => import::run(options).await,
@@ -152,6 +165,8 @@ fn run(verb: Verb) -> Result<Output> {
             Verb::Release(options) => release::run(options).await,
             Verb::Drain(options) => drain::run(options).await,
             Verb::Explain(options) => explain::run(&options),
+            Verb::Completions(options) => Ok(completions::run(&options)),
+            Verb::Complete(options) => completions::words(options),
         }
     })
 }

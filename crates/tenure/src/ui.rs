@@ -19,7 +19,6 @@ mod map;
 mod pages;
 mod pieces;
 mod poll;
-mod query;
 mod search;
 mod server;
 pub(crate) mod state;

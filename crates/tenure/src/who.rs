@@ -15,6 +15,7 @@ use tenure_claims::{ClaimFacts, Slot, Slots};
 use tenure_ipam::{Address, Subnet};
 use tenure_view::{Hold, Holder};
 
+use crate::history::{self, PastOptions};
 use crate::query::{QueryOptions, Source};
 use crate::snapshot::{self, PodFacts, Snapshot, has};
 use crate::table::{self, COULD_NOT_LOOK, Format, Output};
@@ -28,6 +29,11 @@ mod nodes;
 pub(crate) struct WhoOptions {
     #[command(flatten)]
     query: QueryOptions,
+    #[command(flatten)]
+    past: PastOptions,
+    /// Who had it when, as far as nodes remember
+    #[arg(long, conflicts_with = "at")]
+    history: bool,
     /// An IPv4 or IPv6 address
     address: IpAddr,
 }
@@ -121,7 +127,15 @@ enum State {
 
 /// Runs the verb.
 pub(crate) async fn run(options: WhoOptions) -> Result<Output> {
-    look(&options.query.source().await?, options.address, options.query.output).await
+    let (source, format) = (options.query.source().await?, options.query.output);
+    if options.past.at.is_some() || options.history {
+        return history::who(&source, options.address, &options.past, format).await;
+    }
+    anyhow::ensure!(
+        options.past.nodes.is_empty(),
+        "--node is for the past: who has an address now is known by its block; accepted is --node with --at or --history"
+    );
+    look(&source, options.address, format).await
 }
 
 /// The same for a known source.

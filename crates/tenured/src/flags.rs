@@ -8,10 +8,11 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use tenure_agent::alias::{AliasOptions, PoolChoice};
 use tenure_agent::egress::{DatapathChoice, EgressOptions};
+use tenure_agent::history::Limits;
 use tenure_agent::node;
 use tenure_agent::node_addresses::NodeAddressesOptions;
 use tenure_agent::run::{AgentOptions, Paths};
-use tenure_daemon::{LogFormat, duration, hostname};
+use tenure_daemon::{LogFormat, age, duration, hostname, size};
 
 /// Gives pods their addresses: answers the CNI plugin, and keeps interfaces, routes and blocks of this node.
 #[derive(Clone, Debug, Parser)]
@@ -121,11 +122,31 @@ pub struct Flags {
     /// and blocks.
     #[arg(long, default_value = "/var/lib/tenure")]
     pub state_dir: PathBuf,
+    /// How much disk space the history of this node may take, in --state-dir: who had which address when. With 0 none is kept.
+    #[arg(long, default_value = "64MiB", value_parser = size, value_name = "SIZE")]
+    pub history_size: u64,
+    /// How long that history goes back, at most.
+    #[arg(long, default_value = "30d", value_parser = age, value_name = "AGE")]
+    pub history_age: Duration,
 
     /// Only prepares the host, and ends: forwarding, the rule to the pod table, with --install-plugin-to the plugin, and with
     /// --egress-datapath=kernel its modules. An agent that finds this done needs fewer rights.
     #[arg(long, conflicts_with = "standalone")]
     pub prepare: bool,
+    /// Takes everything of Tenure off this node: plugin, configuration, links, routes, rule, kernel parameters that --prepare changed,
+    /// and state. Refuses while an agent runs or pods have addresses. `once` ends then; `stay` waits until nothing keeps it from it,
+    /// and runs on until it is stopped, as a DaemonSet needs it (deploy/optional/remove.yaml).
+    #[arg(
+        long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "once",
+        conflicts_with_all = ["standalone", "prepare", "install_plugin_to", "install_config_to", "cni_rewrite"]
+    )]
+    pub remove_from_node: Option<Removal>,
+    /// With --remove-from-node: also while pods have addresses, which then have no network any more.
+    #[arg(long, requires = "remove_from_node")]
+    pub force: bool,
+    /// With --remove-from-node: where the CNI plugin is.
+    #[arg(long, default_value = "/opt/cni/bin", value_name = "DIRECTORY")]
+    pub cni_bin_dir: PathBuf,
     /// Puts the CNI plugin into this directory before it starts, such as /opt/cni/bin.
     #[arg(long)]
     pub install_plugin_to: Option<PathBuf>,
@@ -143,12 +164,24 @@ pub struct Flags {
     /// plugin alone. `undo` takes it away, and ends; `none` keeps it away until the program is stopped.
     #[arg(long, value_enum, value_name = "WHOSE", conflicts_with_all = ["standalone", "install_config_to"])]
     pub cni_rewrite: Option<CniRewrite>,
-    /// With --cni-rewrite: where the configurations are.
+    /// With --cni-rewrite or --remove-from-node: where the configurations are.
     #[arg(long, default_value = "/etc/cni/net.d", value_name = "DIRECTORY")]
     pub cni_config_dir: PathBuf,
     /// The name of the cluster's own network, where its configuration on the nodes was not installed by this program.
     #[arg(long, default_value = "tenure")]
     pub cluster_network: String,
+}
+
+/// The smallest history: each of its files must have room for a few records.
+const SMALLEST_HISTORY: u64 = 64 << 10;
+
+/// How often to take Tenure off a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Removal {
+    /// Once; the exit code says whether nothing is left.
+    Once,
+    /// Until it is done, and then no more, but without ending.
+    Stay,
 }
 
 /// Whose network uses alias addresses.
@@ -190,13 +223,16 @@ impl Flags {
         }
     }
 
-    /// The options of the agent.
-    pub fn options(&self) -> Result<AgentOptions> {
-        self.options_as(self.node_name()?)
+    fn history(&self) -> Result<Option<Limits>> {
+        let (bytes, age) = (self.history_size, self.history_age);
+        if (1..SMALLEST_HISTORY).contains(&bytes) {
+            bail!("--history-size is {bytes} bytes; accepted are 0, for none, and 64KiB or more");
+        }
+        Ok((bytes > 0).then_some(Limits { bytes, age }))
     }
 
-    /// The options of the agent of the node of this name.
-    pub fn options_as(&self, node: String) -> Result<AgentOptions> {
+    /// The numbers and names in the kernel.
+    pub fn kernel(&self) -> Result<tenure_linux::Settings> {
         let kernel = tenure_linux::Settings {
             pod_table: self.pod_table,
             pod_rule_priority: self.pod_rule_priority,
@@ -207,6 +243,17 @@ impl Flags {
             ..tenure_linux::Settings::default()
         };
         kernel.validate()?;
+        Ok(kernel)
+    }
+
+    /// The options of the agent.
+    pub fn options(&self) -> Result<AgentOptions> {
+        self.options_as(self.node_name()?)
+    }
+
+    /// The options of the agent of the node of this name.
+    pub fn options_as(&self, node: String) -> Result<AgentOptions> {
+        let kernel = self.kernel()?;
         if !self.enable_ipam && !self.enable_egress {
             bail!(
                 "--enable-ipam=false and --enable-egress=false leave nothing to do; accepted is one of them"
@@ -232,6 +279,7 @@ impl Flags {
             kernel,
             paths: Paths::in_directory(&self.run_dir),
             state: Some(self.state_dir.clone()),
+            history: self.history()?,
             mtu: self.mtu,
             route_blocks: self.route_blocks,
             persistent_network: self.persistent_ips.then(|| match self.install_config_to {

@@ -79,6 +79,51 @@ pub fn plugin(directory: &Path, replace_whereabouts: bool, replace_gcp: bool) ->
     Ok(())
 }
 
+/// Removes the plugin under each of its names, unless another program has the name, and the network's configurations. Returns what
+/// was removed, and what was left to other programs.
+pub fn remove(plugins: &Path, configurations: &Path) -> (Vec<PathBuf>, Vec<PathBuf>, Vec<InstallError>) {
+    let (mut removed, mut left, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    let mut note = |path: PathBuf, outcome: Result<bool, InstallError>| match outcome {
+        Ok(true) => removed.push(path),
+        Ok(false) => {}
+        Err(error) => failed.push(error),
+    };
+    // First, so that the runtime starts no pod with a plugin that is gone.
+    for name in [CONFIGURATION, gke::OURS] {
+        let path = configurations.join(name);
+        note(path.clone(), take_away(&path));
+    }
+    for name in PLUGIN_NAMES {
+        let path = plugins.join(name);
+        match is_anothers(&path) {
+            Ok(true) => left.push(path),
+            Ok(false) => note(path.clone(), take_away(&path)),
+            Err(error) => note(path, Err(error)),
+        }
+    }
+    (removed, left, failed)
+}
+
+/// Removes a file of ours, and what an interrupted write left beside it. Tells whether there was one.
+fn take_away(path: &Path) -> Result<bool, InstallError> {
+    let mut there = false;
+    for path in [path, &beside(path)] {
+        match fs::remove_file(path) {
+            Ok(()) => there = true,
+            Err(missing) if missing.kind() == io::ErrorKind::NotFound => {}
+            Err(failed) => return Err(error("what was installed", "remove", path)(failed)),
+        }
+    }
+    Ok(there)
+}
+
+/// Where a file is written before it is renamed. With this ending no runtime reads it as a configuration.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    path.with_file_name(name)
+}
+
 fn put_plugin(directory: &Path, name: &str, bytes: &[u8], replace: bool) -> Result<Installed, InstallError> {
     let path = directory.join(name);
     if !replace && is_anothers(&path)? {
@@ -151,10 +196,7 @@ fn put(what: &'static str, path: &Path, bytes: &[u8], mode: u32) -> Result<Insta
     }
     let directory = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(directory).map_err(error(what, "make", directory))?;
-    // With this ending no runtime reads it as a configuration.
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let beside = directory.join(name);
+    let beside = beside(path);
     let written = write_beside(&beside, bytes, mode).map_err(error(what, "write", &beside)).and_then(|()| {
         fs::rename(&beside, path).map_err(error(what, "rename what was written beside to", path))
     });

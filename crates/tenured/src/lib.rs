@@ -6,6 +6,8 @@
 //! | [`host`] | the agent and its surroundings: pages for people, the network's configuration |
 //! | [`cluster`] | an agent in a cluster |
 //! | [`install`] | the plugin and the network's configuration, where the container runtime looks for them |
+//! | [`removal`] | taking all of it off the node again |
+//! | `parameters` | which kernel parameters were changed, so that they can be changed back |
 //! | `watching` | when a directory changes |
 //! | [`standalone`] | one host without Kubernetes: API, controller and pool files beside the agent |
 //!
@@ -15,6 +17,8 @@ pub mod cluster;
 pub mod flags;
 pub mod host;
 pub mod install;
+mod parameters;
+pub mod removal;
 pub mod standalone;
 mod watching;
 
@@ -50,12 +54,16 @@ pub async fn run(flags: Flags) -> Result<()> {
         install::gke::keep_away(&flags.cni_config_dir, &stop).await;
         return Ok(());
     }
+    if let Some(when) = flags.remove_from_node {
+        return removal::run(&flags, when).await;
+    }
     if let Some(directory) = &flags.install_plugin_to {
         let rewrites = flags.cni_rewrite == Some(CniRewrite::Gke);
         install::plugin(directory, flags.replace_whereabouts, rewrites)?;
     }
     if flags.prepare {
         let prepared = tenure_linux::Host::open(flags.options()?.kernel)?.prepare()?;
+        parameters::note(&flags.state_dir, &prepared.parameters);
         tracing::info!(?prepared, "the host is prepared");
         if flags.enable_egress && flags.egress_datapath == flags::EgressDatapath::Kernel {
             tenure_linux::egress::load_modules();
@@ -63,5 +71,12 @@ pub async fn run(flags: Flags) -> Result<()> {
         return Ok(());
     }
     let stop = stop_on_signals().context("listening for signals")?;
+    if flags.standalone
+        && flags.enable_ipam
+        // The agent does the same, and says what keeps it from that.
+        && let Ok(prepared) = tenure_linux::Host::open(flags.kernel()?)?.prepare()
+    {
+        parameters::note(&flags.state_dir, &prepared.parameters);
+    }
     if flags.standalone { standalone::run(&flags, stop).await } else { cluster::run(&flags, stop).await }
 }

@@ -8,6 +8,7 @@
 //! - [`cluster`] adds a scheduler and nodes with containerd, kubelet and kube-proxy.
 //! - [`hosts`] makes machines out of network namespaces.
 //! - [`network_manager`] is a host that NetworkManager manages.
+//! - [`prometheus`] scrapes metrics and answers queries.
 //! - [`traffic`] shows what happens to an address while it moves.
 //! - [`faults`] is the layer between a client and a server that delays, loses, repeats or refuses.
 //! - [`vm`] is a virtual machine with a stock kernel.
@@ -26,6 +27,7 @@ pub mod hosts;
 pub mod network_manager;
 mod ports;
 pub mod process;
+pub mod prometheus;
 mod run_directory;
 pub mod suite;
 pub mod traffic;

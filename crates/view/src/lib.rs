@@ -1,4 +1,4 @@
-//! The JSON that a node agent serves at `/v1/node`: the agent writes it; the command line and other programs
+//! The JSON that a node agent serves at `/v1/node` and `/v1/history`: the agent writes it; the command line and other programs
 //! read it.
 //!
 //! It promises that fields have camelCase names, times are RFC 3339 in UTC, and addresses and networks have
@@ -6,12 +6,14 @@
 //! and treats missing ones as empty, so agent and command line need not have the same version.
 
 mod block;
+mod history;
 mod hold;
 mod node;
 #[cfg(test)]
 mod tests;
 
 pub use block::{Block, Counts, Pool};
+pub use history::{End, Gap, GapKind, HISTORY_PATH, Had, History, Period};
 pub use hold::{Claim, Cooling, Hold, Holder, Pod, Traffic, Waiting};
 pub use node::{
     Api, Calls, Difference, Egress, Journal, Kernel, Node, NodeAddress, NodePolicy, SlowAdd, Watch,

@@ -18,6 +18,7 @@ use tenure_testbed::cluster::{Cluster, ClusterOptions, CniChoice};
 use tenure_testbed::compute::{Call, Fault, Harm};
 use tenure_testbed::wait::eventually;
 use tenure_tests::installed::image;
+use tenure_tests::monitoring::{Has, every_query_returns_data};
 use tenure_tests::steps::Steps;
 
 use cloud::{Cloud, POOL};
@@ -60,6 +61,9 @@ async fn scenes(cluster: &Cluster, steps: &Steps) -> Result<()> {
     steps.done("pods of both zones reach each other");
     stage.movers_share_updates().await?;
     steps.done("three pods moved to another zone");
+    // The agents of the nodes with alias addresses, and two controllers.
+    drop(every_query_returns_data(cluster, 4, Has::Cloud).await?);
+    steps.done("a Prometheus has data for every alert and panel of a cloud");
     stage.a_forged_address_moves_nothing().await?;
     steps.done("a pod that names another's address gets nothing");
     stage.a_warm_set_costs_none().await?;

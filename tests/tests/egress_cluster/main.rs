@@ -21,6 +21,7 @@ use tenure_testbed::cluster::Cluster;
 use tenure_testbed::hosts::NetworkNamespace;
 use tenure_testbed::wait::eventually;
 use tenure_tests::installed::{install_dual_stack, three_nodes};
+use tenure_tests::monitoring::{Has, apply_every_kind, delete_every_kind, every_query_returns_data};
 use tenure_tests::steps::Steps;
 
 use outside::{Outside, TARGETS, url};
@@ -136,6 +137,12 @@ async fn live(cluster: &Cluster, steps: &Steps) -> Result<()> {
     let said = status_addresses(cluster).await?;
     ensure!(said == gateways, "the status says {said:?}");
     steps.done("clients appear as the gateways, others as themselves");
+    apply_every_kind(cluster).await?;
+    // Three agents, two controllers and two gateways.
+    let prometheus = every_query_returns_data(cluster, 7, Has::Egress).await?;
+    delete_every_kind(cluster).await?;
+    steps.done("a Prometheus has data for every alert and panel but those of a cloud");
+    drop(prometheus);
 
     // One client's packets go to one gateway, by the real kube-proxy.
     let (first, own) = clients.first().context("there are clients")?;

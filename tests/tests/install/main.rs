@@ -2,7 +2,6 @@
 //! deploy` and a pool, and nothing else. Needs root; builds the image.
 
 mod reader;
-mod traffic;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -19,9 +18,9 @@ use tenure_testbed::cluster::{Cluster, ClusterOptions, CniChoice};
 
 use tenure_testbed::wait::eventually;
 use tenure_tests::installed::{DEPLOY, await_pods, pods, product, start_pods, three_nodes};
+use tenure_tests::pod_traffic::{Connection, Namespaces, get};
 use tenure_tests::reference::metrics;
 use tenure_tests::steps::Steps;
-use traffic::{Connection, Namespaces, get};
 
 const PODS: usize = 90;
 const TENURE: &str = env!("CARGO_BIN_EXE_bed-tenure");

@@ -7,4 +7,5 @@ mod failures;
 mod interfaces;
 mod pods;
 mod reach;
+mod removal;
 mod tables;

@@ -223,8 +223,9 @@ fn a_host_is_prepared_once_and_then_left_alone() -> Result {
     let mut node = Node::unprepared("node")?;
     let first = node.host.prepare()?;
     assert!(first.rule_v4 && first.rule_v6, "{first:?}");
-    assert!(first.parameters.contains(&"net.ipv4.ip_forward"), "{first:?}");
-    assert!(first.parameters.contains(&"net.ipv6.conf.all.forwarding"), "{first:?}");
+    let parameters: Vec<&str> = first.parameters.iter().map(|it| it.name.as_str()).collect();
+    let wanted = ["ipv4/ip_forward", "ipv6/conf/uplink/accept_ra", "ipv6/conf/all/forwarding"];
+    assert_eq!(parameters, wanted, "{first:?}");
     assert_eq!(node.bed.run(|| sysctl::read_of_link("ipv6", "uplink", "accept_ra"))??, "2");
     let second = node.host.prepare()?;
     assert!(!second.rule_v4 && !second.rule_v6 && second.parameters.is_empty(), "{second:?}");

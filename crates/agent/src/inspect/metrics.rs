@@ -1,17 +1,19 @@
 //! Metrics in the text format that Prometheus reads.
 
-use std::sync::atomic::AtomicU64;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::{ApiCalls, Calls};
-use crate::node::Node;
 use crate::node::view::{JournalView, PoolView};
-use crate::objects::ApiHealth;
+use crate::node::{Leak, Node};
+use crate::objects::{ApiHealth, WatchHealth};
 use crate::part::Inspect;
 
 type Labels = Vec<(&'static str, String)>;
@@ -27,12 +29,17 @@ pub(super) struct Seen {
     claim_uses: (usize, usize),
     blocks: usize,
     fenced: usize,
+    /// What seems to have leaked, by kind.
+    leaks: BTreeMap<&'static str, usize>,
+    leaks_repaired: u64,
     replayed: bool,
 }
 
 impl Seen {
     pub(super) fn of(node: &Node) -> Self {
         let blocks = node.blocks();
+        let mut leaks: BTreeMap<_, _> = Leak::WORDS.map(|word| (word, 0)).into();
+        node.leaks().iter().for_each(|it| *leaks.entry(it.leak.word()).or_default() += 1);
         Self {
             pools: node.pools(),
             journal: node.journal(),
@@ -40,6 +47,8 @@ impl Seen {
             claim_uses: node.claim_user_counts(),
             blocks: blocks.len(),
             fenced: blocks.iter().filter(|block| block.fence.is_some()).count(),
+            leaks,
+            leaks_repaired: node.repaired_leaks(),
             replayed: node.is_ready(),
         }
     }
@@ -65,7 +74,10 @@ pub(super) struct Metrics {
     pool_waiting: Numbers,
     pool_asked: Numbers,
     pool_refused: Numbers,
+    leaks: Numbers,
+    leaks_repaired: Counter,
     unreadable: Numbers,
+    watches_failing: Gauge,
 }
 
 impl Metrics {
@@ -87,7 +99,10 @@ impl Metrics {
             pool_waiting: Family::default(),
             pool_asked: Family::default(),
             pool_refused: Family::default(),
+            leaks: Family::default(),
+            leaks_repaired: Counter::default(),
             unreadable: Family::default(),
+            watches_failing: Gauge::default(),
         };
         let registry = &mut metrics.registry;
         calls.register(registry);
@@ -100,6 +115,11 @@ impl Metrics {
             ("tenure_agent_journal_records", "Records written since the start", &metrics.journal_records),
             ("tenure_agent_journal_waiting", "Records that are not committed yet", &metrics.journal_waiting),
             ("tenure_agent_journal_broken", "Whether the journal cannot be written", &metrics.journal_broken),
+            (
+                "tenure_agent_watches_failing",
+                "Watches of the API server that fail, but not for a missing kind",
+                &metrics.watches_failing,
+            ),
         ];
         for (name, help, gauge) in whole {
             registry.register(name, help, gauge.clone());
@@ -129,6 +149,11 @@ impl Metrics {
                 &metrics.pool_refused,
             ),
             (
+                "tenure_agent_leaks",
+                "Holds and links that seem to have leaked and are not repaired yet, by kind",
+                &metrics.leaks,
+            ),
+            (
                 "tenure_agent_undecodable_objects",
                 "Objects that do not have the form of their kind, by watch",
                 &metrics.unreadable,
@@ -137,6 +162,11 @@ impl Metrics {
         for (name, help, family) in families {
             registry.register(name, help, family.clone());
         }
+        registry.register(
+            "tenure_agent_leaks_repaired",
+            "Leaks that were confirmed and repaired since the start",
+            metrics.leaks_repaired.clone(),
+        );
         for part in parts {
             part.register(registry);
         }
@@ -166,10 +196,13 @@ impl Metrics {
             &self.pool_waiting,
             &self.pool_asked,
             &self.pool_refused,
+            &self.leaks,
             &self.unreadable,
         ];
         families.into_iter().for_each(Family::clear);
-        for (watched, watch) in objects.watches.iter().filter(|(_, watch)| watch.unreadable > 0) {
+        let failing = |watch: &&WatchHealth| watch.failing.is_some() && !watch.lacks_kind;
+        self.watches_failing.set(count(objects.watches.values().filter(failing).count()));
+        for (watched, watch) in &objects.watches {
             let of_kind = vec![("kind", watched.to_string())];
             self.unreadable.get_or_create(&of_kind).set(float(watch.unreadable));
         }
@@ -193,6 +226,10 @@ impl Metrics {
         let (claim_uses, reached) = seen.claim_uses;
         number(&self.claim_uses, "reached", float(reached));
         number(&self.claim_uses, "not reached", float(claim_uses - reached));
+        for (kind, count) in &seen.leaks {
+            self.leaks.get_or_create(&vec![("kind", (*kind).to_owned())]).set(float(*count));
+        }
+        self.leaks_repaired.inner().store(seen.leaks_repaired, Ordering::Relaxed);
         number(&self.blocks, "owned", float(seen.blocks - seen.fenced));
         number(&self.blocks, "fenced", float(seen.fenced));
         let journal = &seen.journal;

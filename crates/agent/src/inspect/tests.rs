@@ -79,6 +79,7 @@ fn rig_of(parts: Vec<Arc<dyn Inspect>>) -> Rig {
         objects: Box::new(move || heard.lock().unwrap().clone()),
         stage: Box::new(move || *said.lock().unwrap()),
         parts,
+        history: None,
         kernel: None,
     });
     Rig { node, inspector, calls, clock, stage, objects, end, driven }
@@ -144,6 +145,8 @@ async fn an_api_server_that_is_away_is_said_and_does_not_make_it_unready() {
         text.ends_with("API server: answered 40 s ago\nwatch of AddressPools: connection refused\n"),
         "{text}"
     );
+    let text = rig.inspector.metrics().await.unwrap();
+    assert!(text.contains("tenure_agent_watches_failing 1\n"), "{text}");
 }
 
 #[tokio::test]
@@ -194,6 +197,9 @@ async fn metrics_count_pools_calls_and_the_journal() {
         "tenure_agent_loop_alive 1",
         "tenure_agent_journal_waiting 0",
         "tenure_agent_journal_broken 0",
+        "tenure_agent_watches_failing 0",
+        "tenure_agent_leaks{kind=\"no hold\"} 0.0",
+        "tenure_agent_leaks_repaired_total 0",
     ] {
         assert!(text.lines().any(|it| it == line), "{line:?} is missing in {text}");
     }

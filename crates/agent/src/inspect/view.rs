@@ -170,7 +170,7 @@ fn waiting(waiting: WaitingView) -> tenure_view::Waiting {
     }
 }
 
-fn holder(key: &HoldKey, pod: &Pod) -> tenure_view::Holder {
+pub(crate) fn holder(key: &HoldKey, pod: &Pod) -> tenure_view::Holder {
     let Pod { namespace, name, uid } = pod.clone();
     tenure_view::Holder {
         network: key.network().to_owned(),

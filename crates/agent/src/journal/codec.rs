@@ -10,8 +10,8 @@
 //! during a write, and the torn record was never reported as committed. Everything else is damage.
 
 use prost::Message as _;
+use tenure_history::crc32;
 
-use super::checksum::crc32;
 use super::file::Origin;
 use super::image::Image;
 use super::message::{self, HeaderMessage};

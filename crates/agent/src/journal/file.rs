@@ -20,11 +20,11 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-pub use open::{Missing, Note, OpenError, Reason};
+pub(crate) use open::NAME;
+pub use open::{Lock, Missing, Note, OpenError, Reason, lock};
 
 use super::image::Image;
 use super::record::Record;
-use open::Lock;
 use writer::{Command, Writer};
 
 /// Where a journal comes from. One of another boot or node describes pods that are not here.

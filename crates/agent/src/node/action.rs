@@ -218,6 +218,21 @@ pub enum Leak {
     NoHold,
 }
 
+impl Leak {
+    /// The words for all kinds.
+    pub const WORDS: [&'static str; 3] = ["no interface", "no namespace", "no hold"];
+
+    /// The kind in words.
+    pub fn word(&self) -> &'static str {
+        let [no_interface, no_namespace, no_hold] = Self::WORDS;
+        match self {
+            Self::NoInterface => no_interface,
+            Self::NoNamespace(_) => no_namespace,
+            Self::NoHold => no_hold,
+        }
+    }
+}
+
 /// Something that people should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {

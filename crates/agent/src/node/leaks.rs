@@ -23,6 +23,8 @@ pub(super) struct Suspicions {
     /// The observation in progress: a late answer to an older one raises no suspicion.
     looking: Option<Job>,
     suspects: BTreeMap<HolderId, Suspect>,
+    /// How many were confirmed and repaired since the start.
+    repaired: u64,
 }
 
 /// A possible leak, observed once.
@@ -56,6 +58,11 @@ impl Node {
         let mut leaks: Vec<LeakView> = self.suspicions.suspects.values().map(|it| it.found.clone()).collect();
         leaks.sort_by(|one, other| one.key.cmp(&other.key));
         leaks
+    }
+
+    /// How many leaks were repaired since the start.
+    pub fn repaired_leaks(&self) -> u64 {
+        self.suspicions.repaired
     }
 
     /// Schedules the next observation after the usual interval.
@@ -164,6 +171,7 @@ impl Node {
             let attachment = Attachment { interface: true, ..Attachment::new(attach) };
             self.attachments.insert(id, attachment);
         }
+        self.suspicions.repaired += 1;
         self.report(Report::Leak { key, pod, addresses, leak });
         self.unwire(id);
     }

@@ -34,6 +34,11 @@ pub(super) fn mark(state: Option<&Path>, boot: &str) -> Missing {
     }
 }
 
+/// Whether an agent ran on this boot, as far as its mark tells.
+pub(crate) fn ran_on(state: &Path, boot: &str) -> bool {
+    fs::read_to_string(state.join(NAME)).is_ok_and(|text| text.trim() == boot)
+}
+
 fn put(state: &Path, boot: &str) -> io::Result<()> {
     fs::create_dir_all(state)?;
     let beside = state.join(format!("{NAME}.new"));

@@ -12,7 +12,7 @@ use crate::serve::ListenError;
 use crate::wire;
 
 /// Identifies this boot of the kernel.
-pub(super) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Why an agent cannot start.
 #[derive(Debug, thiserror::Error)]

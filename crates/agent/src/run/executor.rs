@@ -7,6 +7,7 @@ use tracing::error;
 use super::stage::Stages;
 use crate::drive::{Executor, Handle};
 use crate::evidence::EvidenceCollector;
+use crate::history::{Copied, NodeHistory};
 use crate::journal::{Commit, Journal, Record};
 use crate::node::{Action, Event, Report};
 use crate::sources::Sources;
@@ -16,6 +17,8 @@ use crate::wire::Interfaces;
 pub(super) struct NodeExecutor {
     pub(super) node: Handle,
     pub(super) journal: Journal,
+    /// Is told what the journal commits.
+    pub(super) history: Option<Arc<NodeHistory>>,
     pub(super) kernel: Arc<Interfaces>,
     pub(super) sources: Sources,
     pub(super) evidence: EvidenceCollector,
@@ -31,19 +34,38 @@ impl NodeExecutor {
             self.sources.recorded(record);
         }
     }
+
+    /// What the history needs of records, which the journal takes.
+    fn copy(&self, records: &[Record]) -> Copied {
+        self.history.as_ref().map(|history| history.copy(records)).unwrap_or_default()
+    }
 }
 
 impl Executor for NodeExecutor {
     fn record_at_once(&mut self, records: Vec<Record>) -> Result<Event, Vec<Record>> {
         self.note(&records);
-        self.journal.append_now(records).map(|commit| match commit {
-            Commit::UpTo(up_to) => Event::Committed { up_to },
+        let copied = self.copy(&records);
+        let commit = self.journal.append_now(records)?;
+        if let Some(history) = &self.history {
+            history.taken(copied);
+        }
+        Ok(match commit {
+            Commit::UpTo(up_to) => {
+                if let Some(history) = &self.history {
+                    history.committed(up_to);
+                }
+                Event::Committed { up_to }
+            }
             Commit::Failed(message) => Event::JournalFailed { message },
         })
     }
 
     fn record(&mut self, records: Vec<Record>) {
         self.note(&records);
+        // Before the journal can tell that it has them.
+        if let Some(history) = &self.history {
+            history.taken(history.copy(&records));
+        }
         if let Err(error) = self.journal.append(records) {
             // The thread ends only with the agent, unless it panicked. Then nothing may be assigned any more.
             error!(%error, "cannot append to the journal");

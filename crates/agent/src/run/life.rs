@@ -1,6 +1,7 @@
 //! A running agent: its thread, from the start of the node's loop to its end.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_handles::Clock;
@@ -15,6 +16,7 @@ use super::options::AgentOptions;
 use super::stage::{Stage, Stages};
 use super::tombstones::Tombstones;
 use crate::drive::Driver;
+use crate::history::NodeHistory;
 use crate::serve::{self, PostponedDels, Service};
 
 /// Runs calls on one thread from reading to answering. With several threads, each would have to be woken up
@@ -51,6 +53,7 @@ pub(super) struct Life<C> {
     pub(super) options: AgentOptions,
     pub(super) service: Service<C>,
     pub(super) postponed: PostponedDels,
+    pub(super) history: Option<Arc<NodeHistory>>,
     pub(super) stages: Stages,
     /// Cancelling this stops the agent.
     pub(super) stop: CancellationToken,
@@ -73,6 +76,9 @@ impl<C: Clock + Clone> Life<C> {
         self.life.cancel();
         if !driving.is_finished() {
             driving.await?;
+        }
+        if let Some(history) = &self.history {
+            history.stop();
         }
         self.stages.enter(Stage::Ended);
         info!("ended; everything stays in place for the next start");

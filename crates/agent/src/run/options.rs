@@ -25,6 +25,8 @@ pub struct AgentOptions {
     /// A directory that survives a reboot, for the mark of the boot that the agent last ran on. Without it, a
     /// missing journal always counts as lost while containers run.
     pub state: Option<PathBuf>,
+    /// How much of the node's history is kept in that directory, if any.
+    pub history: Option<tenure_history::Limits>,
     /// Where to find out who uses which addresses when the journal cannot tell.
     pub evidence: evidence::Sources,
     /// The path of the host's network namespace; otherwise the caller's.
@@ -68,6 +70,7 @@ impl AgentOptions {
             stand_in: None,
             paths: Paths::default(),
             state: None,
+            history: Some(tenure_history::Limits::default()),
             evidence: evidence::Sources::default(),
             namespace: None,
             mtu: None,

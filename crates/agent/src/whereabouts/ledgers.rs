@@ -44,7 +44,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-pub use attachments::Attachment;
+pub use attachments::{Attachment, recorded};
 
 use attachments::Attachments;
 use worker::{Job, Purpose, Worker};

@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tenure_handles::Timestamp;
 
-use crate::metrics::{Numbers, labels, metric};
+use crate::metrics::{Moves, Numbers, labels, metric};
 use crate::part::Count;
 use crate::world::World;
 
@@ -15,6 +15,7 @@ pub(super) struct ClaimMetrics {
     claims: Numbers,
     blocks: Numbers,
     addresses: Numbers,
+    moves: Moves,
 }
 
 impl ClaimMetrics {
@@ -35,13 +36,17 @@ impl ClaimMetrics {
                 "tenure_pool_claimed_addresses",
                 "Addresses of a pool that claims hold, or held while they cool, by state",
             ),
+            moves: Moves::registered(registry, "claim"),
         }
     }
 }
 
 impl Count for ClaimMetrics {
-    fn count(&self, world: &World, leads: bool, _: usize, _: Timestamp) {
+    fn count(&self, world: &World, leads: bool, _: usize, now: Timestamp) {
         [&self.claims, &self.blocks, &self.addresses].into_iter().for_each(Family::clear);
+        let all = leads.then(|| world.claims().all.iter()).into_iter().flatten();
+        let moving = all.filter(|claim| claim.facts.slots.incoming.is_some());
+        self.moves.are(moving.map(|claim| claim.facts.uid.clone()), now);
         if !leads {
             return;
         }

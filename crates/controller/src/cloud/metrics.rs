@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use kube::ResourceExt as _;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
-use tenure_api::cloud::AliasPoolStatus;
+use tenure_api::cloud::{AliasPoolStatus, IPLedger};
 use tenure_cloud::{Answer, Attachment, CloudError, ErrorKind, Progress};
 use tenure_handles::Timestamp;
 
+use super::moves::slots_of;
 use crate::cache::Known;
-use crate::metrics::{Labels, Numbers, labels, metric};
+use crate::metrics::{Labels, Moves, Numbers, labels, metric};
 use crate::part::Count;
 use crate::world::World;
 
@@ -55,6 +57,7 @@ pub(super) struct CloudMetrics {
     addresses: Numbers,
     ranges: Numbers,
     wanted: Numbers,
+    moves: Moves,
 }
 
 impl CloudMetrics {
@@ -80,17 +83,20 @@ impl CloudMetrics {
                 "tenure_alias_ranges_wanted",
                 "Alias ranges that nodes want in all, and those of them that no machine has yet (waiting)",
             ),
+            moves: Moves::registered(registry, "alias"),
         }
     }
 }
 
 impl Count for CloudMetrics {
-    fn count(&self, world: &World, leads: bool, _: usize, _: Timestamp) {
+    fn count(&self, world: &World, leads: bool, _: usize, now: Timestamp) {
         [&self.addresses, &self.ranges, &self.wanted].into_iter().for_each(Family::clear);
+        let known = world.aliases();
+        let ledgers = leads.then(|| known.ledgers.iter()).into_iter().flatten();
+        self.moves.are(ledgers.flat_map(unfinished), now);
         if !leads {
             return;
         }
-        let known = world.aliases();
         for pool in known.pools.iter() {
             let Some(AliasPoolStatus { capacity, allocated, available, .. }) = &pool.status else { continue };
             for (state, count) in [("capacity", capacity), ("allocated", allocated), ("available", available)]
@@ -117,6 +123,15 @@ impl Count for CloudMetrics {
             }
         }
     }
+}
+
+/// The moves in a ledger: another pod has come for the address, or may come.
+fn unfinished(ledger: &IPLedger) -> impl Iterator<Item = String> {
+    let records = ledger.spec.records.iter().filter(|(_, record)| {
+        let moving = record.moving.as_ref();
+        moving.is_some_and(|it| it.vacant.is_some() || slots_of(it).incoming.is_some())
+    });
+    records.map(|(offset, _)| format!("{}/{offset}", ledger.name_any()))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no pool has so many addresses")]

@@ -65,9 +65,72 @@ fn an_image_is_a_layout_whose_digests_hold_and_whose_layer_has_the_files() {
 
 #[test]
 fn the_same_files_make_the_same_image() {
-    let image = |bytes| Image::named("a:1").file("/x", bytes).unwrap().layout().unwrap();
+    let image = |bytes| Image::named("a:1").file("/x", bytes).unwrap().layout(&[]).unwrap();
     assert_eq!(image(b"1"), image(b"1"));
     assert_ne!(image(b"1"), image(b"2"));
+}
+
+#[test]
+fn an_image_for_two_architectures_is_an_index_of_both() {
+    let image = |architecture| {
+        let image = Image::named("a:1").architecture(architecture).file("/for", architecture.as_bytes());
+        image.unwrap().created("1970-01-01T00:00:00Z").label("org.opencontainers.image.version", "1")
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let saved = directory.path().join("image.tar");
+    let written = image("amd64").save_with(&[image("arm64")], &saved).unwrap();
+    let layout = unpack(&saved);
+    let blob = |of: &Value| {
+        let digest = of["digest"].as_str().unwrap();
+        layout.path().join("blobs").join(digest.replace(':', "/"))
+    };
+    let named = read_json(&layout.path().join("index.json"))["manifests"].take();
+    assert_eq!(named.as_array().unwrap().len(), 1);
+    assert_eq!(named[0]["annotations"]["io.containerd.image.name"], "a:1");
+    assert_eq!((&named[0]["digest"], &named[0]["mediaType"]), (&json!(written.digest), &json!(INDEX)));
+    let index = read_json(&blob(&named[0]));
+    for (at, architecture) in ["amd64", "arm64"].into_iter().enumerate() {
+        let entry = &index["manifests"][at];
+        assert_eq!(entry["platform"], json!({"architecture": architecture, "os": "linux"}));
+        let manifest = read_json(&blob(entry));
+        let config = read_json(&blob(&manifest["config"]));
+        assert_eq!(
+            (&config["architecture"], &config["created"], &config["config"]["Labels"]),
+            (
+                &json!(architecture),
+                &json!("1970-01-01T00:00:00Z"),
+                &json!({"org.opencontainers.image.version": "1"})
+            )
+        );
+        let root = unpack(&blob(&manifest["layers"][0]));
+        assert_eq!(fs::read_to_string(root.path().join("for")).unwrap(), architecture);
+    }
+}
+
+#[test]
+fn an_image_of_programs_takes_static_ones_for_one_architecture() {
+    let directory = tempfile::tempdir().unwrap();
+    // The beginning of a program, with one segment that is loaded and none for a loader.
+    let program = |name: &str, machine: u8, segment: u8| {
+        let mut bytes = [b"\x7fELF\x02\x01".as_slice(), &[0; 114]].concat();
+        (bytes[18], bytes[32], bytes[54], bytes[56], bytes[64]) = (machine, 64, 56, 1, segment);
+        let path = directory.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let (one, two, other) = (program("one", 183, 1), program("two", 183, 1), program("other", 62, 1));
+    let dynamic = program("dynamic", 183, 3);
+    let of = |programs: &[&PathBuf]| {
+        let programs: Vec<_> = programs.iter().copied().cloned().collect();
+        Image::of_programs("a:1", "one", &programs)
+    };
+    let image = of(&[&one, &two]).unwrap();
+    assert_eq!(image.architecture, "arm64");
+    assert_eq!(image.entrypoint, ["/usr/local/bin/one"]);
+    let refused = |programs: &[&PathBuf]| of(programs).err().unwrap().to_string();
+    assert!(refused(&[&one, &dynamic]).ends_with("it is not a static program, so it would not run there"));
+    assert!(refused(&[&one, &other]).contains("other to the image a:1: it is not for the same architecture"));
+    assert!(refused(&[&program("mips", 8, 1)]).contains("not for amd64 or arm64"));
 }
 
 #[test]

@@ -14,7 +14,6 @@ use tenure_daemon::serve::Answer;
 use super::assets::{asset, protect};
 use super::gate::{Gate, Refused};
 use super::pages::node_page;
-use super::query;
 use super::search::search;
 use super::state::Shared;
 use super::stream::{self, Shown};
@@ -89,7 +88,7 @@ impl Server {
             return Ok(Said::text(StatusCode::NOT_FOUND, "there is no such page"));
         }
         self.gate.knows(request.headers())?;
-        let query = query::parse(request.uri().query());
+        let query = tenure_daemon::query::parse(request.uri().query());
         let value = |name: &str| query.get(name).map(String::as_str).unwrap_or_default();
         Ok(match path {
             "/v1/stream" => {

@@ -31,7 +31,7 @@ pub const PLUGIN: &str = "gcp-ipam";
 /// What it replaces.
 const REPLACED: &str = "host-local";
 /// Our file. A runtime uses the first in alphabetical order.
-const OURS: &str = "05-tenure-gke.conflist";
+pub(super) const OURS: &str = "05-tenure-gke.conflist";
 /// The files of the cloud's agents, depending on their version.
 const THEIRS: [&str; 2] = ["10-containerd-net.conflist", "10-gke-ptp.conflist"];
 /// What a runtime reads.

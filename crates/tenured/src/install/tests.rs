@@ -110,3 +110,37 @@ fn whereabouts_own_program_stays_until_somebody_says_that_it_may_go() {
     assert_eq!(install("five", false), Installed::Written, "it need not be said again");
     assert_eq!(fs::read(&path).unwrap(), ours("five"));
 }
+
+#[test]
+fn only_what_is_ours_is_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (plugins, configurations) = (directory.path().join("bin"), directory.path().join("net.d"));
+    fs::create_dir_all(&plugins).unwrap();
+    fs::create_dir_all(&configurations).unwrap();
+    let ours = format!("\x7fELF...{}...", rpc::SOCKET);
+    for (name, bytes) in
+        [("tenure", &*ours), ("coil", &ours), ("whereabouts", "somebody else's"), ("bridge", "not ours")]
+    {
+        fs::write(plugins.join(name), bytes).unwrap();
+    }
+    for name in
+        ["10-tenure.conflist", "10-tenure.conflist.new", "05-tenure-gke.conflist", "10-other.conflist"]
+    {
+        fs::write(configurations.join(name), "{}").unwrap();
+    }
+    let (removed, left, failed) = remove(&plugins, &configurations);
+    assert_eq!((removed.len(), failed.len()), (4, 0), "{removed:?} {failed:?}");
+    assert_eq!(left, [plugins.join("whereabouts")]);
+    let names = |directory: &Path| {
+        let entries = fs::read_dir(directory).unwrap().flatten();
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&plugins), ["bridge", "whereabouts"]);
+    assert_eq!(names(&configurations), ["10-other.conflist"]);
+    let (removed, _, failed) = remove(&plugins, &configurations);
+    assert_eq!((removed.len(), failed.len()), (0, 0), "again");
+    let (removed, left, failed) = remove(Path::new("/nonexistent"), Path::new("/nonexistent"));
+    assert_eq!((removed.len(), left.len(), failed.len()), (0, 0, 0), "there never was any");
+}

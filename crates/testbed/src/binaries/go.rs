@@ -25,19 +25,22 @@ pub(super) enum GoModule {
     Containerd,
     /// CNI plugins and cnitool.
     Cni,
+    /// Helm.
+    Helm,
 }
 
 /// A file of a module: its name and what is in it.
 type ModuleFile = (&'static str, &'static str);
 
 impl GoModule {
-    pub(super) const ALL: [Self; 3] = [Self::Kube, Self::Containerd, Self::Cni];
+    pub(super) const ALL: [Self; 4] = [Self::Kube, Self::Containerd, Self::Cni, Self::Helm];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Kube => "kube",
             Self::Containerd => "containerd",
             Self::Cni => "cni",
+            Self::Helm => "helm",
         }
     }
 
@@ -49,6 +52,7 @@ impl GoModule {
             }
             Self::Containerd => ("containerd and its shim", "about 3 min the first time"),
             Self::Cni => ("CNI plugins and cnitool", "about half a minute the first time"),
+            Self::Helm => ("Helm", "about 3 min the first time"),
         }
     }
 
@@ -66,6 +70,10 @@ impl GoModule {
             Self::Cni => {
                 &[("go.mod", include_str!("../../cni/go.mod")), ("go.sum", include_str!("../../cni/go.sum"))]
             }
+            Self::Helm => &[
+                ("go.mod", include_str!("../../helm/go.mod")),
+                ("go.sum", include_str!("../../helm/go.sum")),
+            ],
         }
     }
 
@@ -95,7 +103,8 @@ impl GoModule {
         let tools = go_mod.split_once("\ntool (\n").and_then(|(_, rest)| rest.split_once("\n)"));
         match tools {
             Some((tools, _)) => tools.lines().map(str::trim).collect(),
-            None => vec!["."],
+            // One tool has a line of its own.
+            None => vec![Some(self.pinned("tool")).filter(|tool| !tool.is_empty()).unwrap_or(".")],
         }
     }
 
@@ -121,6 +130,9 @@ impl GoModule {
                 "github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion",
                 self.pinned("github.com/containernetworking/plugins"),
             )],
+            Self::Helm => {
+                vec![("helm.sh/helm/v4/internal/version.version", self.pinned("helm.sh/helm/v4"))]
+            }
         };
         let set: Vec<String> = set.iter().map(|(name, value)| format!("-X {name}={value}")).collect();
         format!("-s -w {}", set.join(" "))
@@ -306,6 +318,7 @@ mod tests {
         assert!(GoModule::Kube.link_flags().ends_with("gitMinor=35"), "{}", GoModule::Kube.link_flags());
         assert!(GoModule::Containerd.link_flags().ends_with("version.Version=v2.4.2"));
         assert!(GoModule::Cni.link_flags().ends_with("BuildVersion=v1.9.1"));
+        assert!(GoModule::Helm.link_flags().ends_with("version.version=v4.3.1"));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! Nothing prebuilt is downloaded except Debian packages, and no service is left running by their installation.
 
 mod cache;
+mod emulator;
 mod error;
 mod go;
 mod kernel;
@@ -27,6 +28,7 @@ use cache::Cache;
 use go::GoModule;
 use search::Search;
 
+pub use emulator::Emulator;
 pub use error::BinariesError;
 pub use kernel::Kernel;
 pub use network_manager::NetworkManagerFiles;

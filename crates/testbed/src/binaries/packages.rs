@@ -1,6 +1,6 @@
 //! Installs Debian packages, and leaves no service running.
 //!
-//! Debian's `etcd-server` starts an etcd when it is installed, and `bird2` a BIRD, unless
+//! Debian's `etcd-server`, `bird2` and `prometheus` start a service when they are installed, unless
 //! `/usr/sbin/policy-rc.d` forbids it. If there is none, a temporary one exists while apt-get runs; an
 //! existing one is never touched. The script that does this is not killed with the test process: half an
 //! installation would be worse than a late one.
@@ -35,6 +35,7 @@ for package in "$@"; do
   case $package in
     etcd-server) service=etcd.service ;;
     bird2) service=bird.service ;;
+    prometheus) service=prometheus.service ;;
     *) continue ;;
   esac
   if command -v systemctl >/dev/null; then systemctl disable "$service" || true; fi

@@ -32,6 +32,12 @@ pub enum Program {
     Cnitool,
     Qemu,
     Chromium,
+    Prometheus,
+    Promtool,
+    Zsh,
+    Fish,
+    Mandoc,
+    Helm,
 }
 
 /// The source of a missing program.
@@ -75,11 +81,22 @@ impl Program {
     /// What pages are tested in.
     pub const BROWSER: [Self; 1] = [Self::Chromium];
 
+    /// What scrapes metrics, and what tests its rules.
+    pub const MONITORING: [Self; 2] = [Self::Prometheus, Self::Promtool];
+    /// The shells whose completions are tested, besides bash.
+    pub const SHELLS: [Self; 2] = [Self::Zsh, Self::Fish];
+
+    /// What manual pages are checked by.
+    pub const MANUAL: [Self; 1] = [Self::Mandoc];
+    /// What installs a chart.
+    pub const CHART: [Self; 1] = [Self::Helm];
+
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         let parts =
             Self::CONTROL_PLANE.into_iter().chain(Self::CLUSTER).chain(Self::CNI).chain(Self::ROUTING);
-        parts.chain(Self::MACHINE).chain(Self::BROWSER)
+        let tools = Self::MONITORING.into_iter().chain(Self::SHELLS).chain(Self::MANUAL);
+        parts.chain(Self::MACHINE).chain(Self::BROWSER).chain(Self::CHART).chain(tools)
     }
 
     /// Its file name.
@@ -109,6 +126,12 @@ impl Program {
             Self::Cnitool => "cnitool",
             Self::Qemu => "qemu-system-x86_64",
             Self::Chromium => "chromium",
+            Self::Prometheus => "prometheus",
+            Self::Promtool => "promtool",
+            Self::Zsh => "zsh",
+            Self::Fish => "fish",
+            Self::Mandoc => "mandoc",
+            Self::Helm => "helm",
         }
     }
 
@@ -122,6 +145,10 @@ impl Program {
             Self::Ip => Source::Debian("iproute2"),
             Self::Qemu => Source::Debian("qemu-system-x86"),
             Self::Chromium => Source::Debian("chromium"),
+            Self::Prometheus | Self::Promtool => Source::Debian("prometheus"),
+            Self::Zsh => Source::Debian("zsh"),
+            Self::Fish => Source::Debian("fish"),
+            Self::Mandoc => Source::Debian("mandoc"),
             Self::Bird | Self::Birdc => Source::Debian("bird2"),
             Self::KubeApiserver
             | Self::KubeControllerManager
@@ -133,6 +160,7 @@ impl Program {
             Self::Ptp | Self::Bridge | Self::Macvlan | Self::HostLocal | Self::Loopback | Self::Cnitool => {
                 Source::Go(GoModule::Cni)
             }
+            Self::Helm => Source::Go(GoModule::Helm),
         }
     }
 
@@ -150,6 +178,7 @@ impl Program {
             Self::Kubectl => Some((&["version", "--client"], "1.35.")),
             Self::Containerd | Self::Bird => Some((&["--version"], "2.")),
             Self::ContainerdShim => Some((&["-v"], "2.")),
+            Self::Helm => Some((&["version", "--short"], "4.")),
             _ => None,
         }
     }

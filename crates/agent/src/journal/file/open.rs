@@ -11,7 +11,8 @@ use crate::journal::codec::{self, ReadError};
 use crate::journal::image::Image;
 use crate::journal::record::{Known, Record};
 
-const NAME: &str = "journal";
+/// Its file's name.
+pub(crate) const NAME: &str = "journal";
 const LOCK: &str = "journal.lock";
 /// How many unusable journals are kept: enough to investigate, and never enough to fill `/run`.
 const KEPT_ASIDE: usize = 8;
@@ -113,7 +114,7 @@ pub enum OpenError {
 
 /// Keeps other processes from the journal as long as it lives.
 #[derive(Debug)]
-pub(super) struct Lock(#[expect(dead_code, reason = "closing the file is what unlocks it")] File);
+pub struct Lock(#[expect(dead_code, reason = "closing the file is what unlocks it")] File);
 
 pub(super) struct Found {
     pub(super) path: PathBuf,
@@ -166,7 +167,8 @@ pub(super) fn open(directory: &Path, origin: &Origin, missing: Missing) -> Resul
     Ok(Found { path, file, len, image, notes, lock })
 }
 
-fn lock(directory: &Path) -> Result<Lock, OpenError> {
+/// Locks the journal in an existing directory, without reading it.
+pub fn lock(directory: &Path) -> Result<Lock, OpenError> {
     let path = directory.join(LOCK);
     let fail = |act| {
         let path = path.clone();

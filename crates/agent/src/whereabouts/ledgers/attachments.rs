@@ -73,6 +73,11 @@ struct Written {
     since_ms: u64,
 }
 
+/// What the files of an agent that does not run say.
+pub fn recorded(directory: PathBuf) -> Vec<Attachment> {
+    Attachments::open(directory).known().values().cloned().collect()
+}
+
 impl Attachments {
     /// Reads the files of an earlier agent. An unreadable file is logged and stays.
     pub(super) fn open(directory: PathBuf) -> Self {

@@ -1,7 +1,7 @@
 //! CRC-32 (ISO 3309, as in Ethernet and zip): detects torn and damaged content.
 
 /// The checksum of some bytes.
-pub(super) fn crc32(bytes: &[u8]) -> u32 {
+pub fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| TABLE[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// The values of a query by their names. What cannot be decoded is left out.
-pub(super) fn parse(query: Option<&str>) -> BTreeMap<String, String> {
+pub fn parse(query: Option<&str>) -> BTreeMap<String, String> {
     let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
     pairs.filter_map(|(name, value)| Some((decode(name)?, decode(value)?))).collect()
 }
