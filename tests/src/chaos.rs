@@ -2,8 +2,10 @@
 
 pub mod clock;
 pub mod course;
+pub mod egress;
 pub mod looks;
 pub mod objects;
+pub mod pods;
 pub mod programs;
 pub mod proxy;
 pub mod run;

@@ -12,6 +12,7 @@ use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tenure_api::cloud::{AliasPool, IPLedger, NodeAliases};
+use tenure_controller::CloudSettings;
 use tenure_testbed::binaries::{Binaries, Program};
 use tenure_testbed::compute::{Call, FakeCloud, PROJECT, Settings, TOKEN};
 use tenure_testbed::hosts::NetworkNamespace;
@@ -55,6 +56,11 @@ impl Cloud {
         let endpoint = format!("--cloud-endpoint={}", self.fake.compute());
         let token = format!("--cloud-token-file={}", self.token.path().display());
         vec!["--cloud=gcp".to_owned(), endpoint, token]
+    }
+
+    /// The same for one that is no program of its own.
+    pub fn settings(&self) -> CloudSettings {
+        CloudSettings::google(Some(&self.fake.compute()), Some(self.token.path().to_owned()), "no.such.host")
     }
 
     /// Makes a host a machine of the cloud, before its agent starts.

@@ -22,7 +22,7 @@ use crate::step::{cargo_command, root, say, timed};
 const LANES: usize = 3;
 /// The longest ones start first, so that the end is not a wait for one of them; whole clusters do not all
 /// start at once.
-const LONG: [&str; 26] = [
+const LONG: [&str; 27] = [
     "egress",
     "cloud_cluster",
     "claims_cluster",
@@ -32,6 +32,7 @@ const LONG: [&str; 26] = [
     "api_parity",
     "claims_controller",
     "whereabouts_cluster",
+    "repair",
     "whereabouts_crowd",
     "scale",
     "network_manager",

@@ -33,6 +33,11 @@ pub struct Calling {
 }
 
 impl Calling {
+    /// Whether there is an answer.
+    pub fn has_ended(&self) -> bool {
+        self.child.try_wait().is_some()
+    }
+
     /// Waits for its end.
     pub fn join(mut self) -> Called {
         let (mut stdout, mut stderr) = (Vec::new(), String::new());

@@ -79,7 +79,13 @@ impl<'a> Agent<'a> {
 
     /// Kills it and starts it again.
     pub fn restart(&self) {
+        self.while_down(|| ());
+    }
+
+    /// Kills it, changes something, and starts it again.
+    pub fn while_down(&self, change: impl FnOnce()) {
         self.take().kill().unwrap();
+        change();
         self.launch();
     }
 

@@ -89,6 +89,11 @@ impl Proxy {
         Self { address, faults, late }
     }
 
+    /// What it can do beside, to whoever chooses the requests.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
     /// Begins to do it.
     pub fn begin(&self, mood: Mood) -> UnderWay {
         let rule = match mood {

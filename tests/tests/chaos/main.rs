@@ -6,7 +6,6 @@
 //! One number decides what is done and what goes wrong; when exactly, the machine does. It is printed, and can be given
 //! again: `TENURE_SEED=n cargo test -p tenure-tests --test chaos`.
 
-mod egress;
 mod oracle;
 mod plan;
 mod verdict;
@@ -17,7 +16,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use egress::Egress;
 use oracle::{Living, Oracle};
 use plan::{CONTROLLERS, LOSES_JOURNAL, NODES, Plan, Pool, WITH_POD, WORKERS};
 use serde_json::json;
@@ -26,7 +24,9 @@ use tenure_testbed::hosts::Segment;
 use tenure_tests::agent::{Cluster, Machine};
 use tenure_tests::chaos::clock::{self, Clocks};
 use tenure_tests::chaos::course::{now, say, seed, until, until_within};
+use tenure_tests::chaos::egress::Egress;
 use tenure_tests::chaos::objects;
+use tenure_tests::chaos::pods;
 use tenure_tests::chaos::programs::{Agent, CLOCKS_SET, Programs};
 use tenure_tests::chaos::proxy::{Mood, Proxy};
 use tenure_tests::chaos::run::{FailureReport, each};
@@ -60,7 +60,9 @@ fn after_a_thousand_adds_and_dels_in_chaos_everything_agrees_and_still_works() {
         machine.arguments = ["--cooling", &cooling, "--rest", "2s"].map(str::to_owned).to_vec();
     }
     egress.serve(cluster.runtime.handle(), &machines);
-    verdict::make_agents_pods(&cluster, WITH_POD.map(|node| &machines[node]));
+    for node in WITH_POD {
+        pods::make(&cluster, &pods::of_agent(&machines[node]));
+    }
     let clocks = Clocks::new();
     let told = ["--missing-node-rest=10s"];
     let agents = machines.iter().map(|machine| Agent::with_clock(machine, Some(clocks.make(&machine.name))));

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tenure_agent::journal::Known;
@@ -15,6 +15,7 @@ use tenure_api::coil::{AddressBlock, BlockRequest};
 use crate::oracle::Living;
 use tenure_tests::agent::{Cluster, Machine, config};
 use tenure_tests::chaos::looks::{every, journal_of, unwell, view_of};
+use tenure_tests::chaos::pods;
 
 const TENURE: &str = env!("CARGO_BIN_EXE_bed-tenure");
 
@@ -121,18 +122,11 @@ pub fn of_objects(cluster: &Cluster) -> Vec<String> {
 pub fn of_check(cluster: &Cluster, machines: &[Machine<'_>], living: &[Living]) -> Option<String> {
     let pods: Vec<Value> = living
         .iter()
-        .map(|it| {
-            let ips: Vec<Value> = it.addresses.iter().map(|address| json!({"ip": address})).collect();
-            object(&it.namespace, &it.pod, &machines[it.node].name, false, &ips)
-        })
-        .chain(machines.iter().map(agents_pod))
+        .map(|it| pods::object(&it.namespace, &it.pod, &machines[it.node].name, &it.addresses))
+        .chain(machines.iter().map(pods::of_agent))
         .collect();
-    cluster
-        .runtime
-        .block_on(async { futures::future::join_all(pods.iter().map(|it| make(cluster, it))).await });
-    // Whose tokens agents accept.
-    let viewer = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/viewer.yaml");
-    cluster.runtime.block_on(cluster.plane().kubectl(&["apply", "-f", viewer])).unwrap();
+    pods::make_all(cluster, &pods);
+    pods::admit_viewers(cluster);
     let mut command = std::process::Command::new(TENURE);
     command.args(["check", "--kubeconfig"]).arg(cluster.plane().kubeconfig()).env_remove("KUBECONFIG");
     let output = command.output().unwrap();
@@ -154,18 +148,6 @@ pub fn remove_pods(cluster: &Cluster, namespaces: [&str; 2]) {
     }
 }
 
-/// Tells the API of the pods of these nodes' agents.
-pub fn make_agents_pods<'a>(cluster: &Cluster, machines: impl IntoIterator<Item = &'a Machine<'a>>) {
-    for machine in machines {
-        cluster.runtime.block_on(make(cluster, &agents_pod(machine)));
-    }
-}
-
-fn agents_pod(machine: &Machine<'_>) -> Value {
-    let ips = [json!({"ip": machine.addresses[0]})];
-    object("kube-system", &format!("tenured-{}", machine.name), &machine.name, true, &ips)
-}
-
 /// What every runtime does now and then: says to each node who is alive. A DEL may have been lost with the tombstone.
 pub fn collect(machines: &[Machine<'_>], living: &[Living]) -> Vec<String> {
     let collect = |(node, machine): (usize, &Machine<'_>)| {
@@ -178,31 +160,6 @@ pub fn collect(machines: &[Machine<'_>], living: &[Living]) -> Vec<String> {
         (called.code != 0).then(|| format!("GC on {}: {called:?}", machine.name))
     };
     machines.iter().enumerate().filter_map(collect).collect()
-}
-
-async fn make(cluster: &Cluster, object: &Value) {
-    let namespace = object["metadata"]["namespace"].as_str().unwrap();
-    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
-    let pod: Pod = serde_json::from_value(object.clone()).unwrap();
-    match pods.create(&PostParams::default(), &pod).await {
-        // Some agents' pods were there from the beginning.
-        Err(kube::Error::Api(status)) if status.code == 409 => return,
-        made => made.unwrap(),
-    };
-    let status = Patch::Merge(json!({"status": object["status"]}));
-    pods.patch_status(&pod.name_any(), &PatchParams::default(), &status).await.unwrap();
-}
-
-fn object(namespace: &str, name: &str, node: &str, agent: bool, ips: &[Value]) -> Value {
-    let labels = if agent { json!({"app.kubernetes.io/name": "tenured"}) } else { json!({}) };
-    json!({
-        "metadata": {"namespace": namespace, "name": name, "labels": labels},
-        "spec": {"nodeName": node, "hostNetwork": agent, "containers": [{"name": "c", "image": "i"}]},
-        "status": {
-            "phase": "Running", "podIP": ips[0]["ip"], "podIPs": ips,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    })
 }
 
 fn compare(who: &str, holds: &Holds, expected: &Holds, found: &mut Vec<String>) {

@@ -92,6 +92,8 @@ const FAULTS: &[Fault] = &[
         told(it, "node1").kernel.as_mut().unwrap().differences.push(difference);
     }),
     ("held-in-lost-block", "node node1: block default-0", |it| {
+        it.blocks.remove(0);
+        it.pools[0] = pool("default", "10.64.0.0/24", 1);
         told(it, "node1").blocks[0].fenced = Some("its object is gone".into());
     }),
     ("block-unknown-to-api", "node node1: block default-9", |it| {
@@ -447,4 +449,21 @@ fn records_of_alias_addresses_are_compared_with_each_other_with_nodes_and_with_p
     assert_eq!(found(unrecorded), ["alias-unrecorded pod ns/lost"]);
     let excluded = |it: &mut Snapshot| it.pods.as_mut().unwrap().push(pod("claim", "node1", "10.111.0.200"));
     assert_eq!(found(excluded), Vec::<String>::new());
+}
+
+#[test]
+fn a_fenced_block_whose_object_names_the_node_again_is_not_lost() {
+    let mut snapshot = system();
+    told(&mut snapshot, "node1").blocks[0].fenced = Some("its object is gone".into());
+    assert_eq!(kinds(&snapshot), []);
+}
+
+#[test]
+fn an_alias_range_of_an_agent_is_no_block_without_an_object() {
+    let mut snapshot = system();
+    let mut alias = told(&mut snapshot, "node1").blocks[0].clone();
+    (alias.name, alias.uid) = ("live-10.111.0.1/32".into(), "g1@10.111.0.1/32".into());
+    alias.pool = "alias/live".into();
+    told(&mut snapshot, "node1").blocks.push(alias);
+    assert_eq!(kinds(&snapshot), []);
 }

@@ -228,7 +228,7 @@ pub(crate) const KINDS: &[Kind] = &[
         "slice-unknown-to-api",
         "an agent assigns from a slice that is not its own",
         Writes(
-            "restarts the node's agent, which then reads all slices again and stops assigning from this one",
+            "restarts the node's agent, which then reads all slices again and stops assigning from this one; while the node's `IPPool` still tells it that the slice is its own, the controller comes first",
         ),
     ),
     kind(

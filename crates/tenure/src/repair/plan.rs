@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use kube::ResourceExt;
 use serde::Serialize;
+use tenure_api::whereabouts::IPPool;
+use tenure_whereabouts::slices::Told;
 
 use super::kinds::{self, Does};
 use super::step::{Object, Operation, Step, Verdict};
@@ -90,11 +92,16 @@ pub(crate) fn verdict(snapshot: &Snapshot, it: &Difference) -> Verdict {
     }
 }
 
+/// Whether a node's own `IPPool` tells it that the slice is its own.
+fn is_given(ledger: &IPPool) -> bool {
+    matches!(Told::by(ledger), Told::Given(_))
+}
+
 /// A restart of the agent makes it read everything again.
 fn restart(snapshot: &Snapshot, it: &Difference) -> Verdict {
     let node = it.subject.strip_prefix("node ").and_then(|rest| rest.split_once(": "));
-    let Some((node, block)) = node else { return blocks::gone() };
-    let block = block
+    let Some((node, subject)) = node else { return blocks::gone() };
+    let block = subject
         .strip_prefix("block ")
         .and_then(|name| snapshot.blocks.iter().find(|block| block.name_any() == name));
     if it.kind == "block-unknown-to-agent" && block.is_some_and(|block| subnet(block).is_none()) {
@@ -105,6 +112,15 @@ fn restart(snapshot: &Snapshot, it: &Difference) -> Verdict {
     }
     if it.kind == "block-of-two-nodes" && block.is_some_and(|block| block.node().is_none()) {
         return Verdict::Heals("the block names no node at all, and that finding comes first".to_owned());
+    }
+    if it.kind == "slice-unknown-to-api"
+        && let Some(name) = subject.strip_prefix("block ")
+        && snapshot.ranges.ledgers.iter().any(|ledger| ledger.name_any() == name && is_given(ledger))
+    {
+        return Verdict::Heals(format!(
+            "IPPool {name} still tells the node that the slice is its own, and an agent that starts would wait for the controller to tell it \
+             otherwise; it does so within minutes, if one leads"
+        ));
     }
     if snapshot.pods.is_none() {
         return Verdict::cannot(

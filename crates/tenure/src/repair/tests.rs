@@ -6,6 +6,7 @@ mod model;
 use kube::ResourceExt;
 use serde_json::json;
 use tenure_api::coil::FINALIZER;
+use tenure_whereabouts::slices::{GIVEN, Given};
 
 use super::kinds::{Does, KINDS};
 use super::step::Operation;
@@ -189,6 +190,26 @@ fn unlabelled(it: &mut Snapshot, index: usize) {
 fn stray(it: &mut Snapshot) {
     it.blocks.push(block("default", 2, "", "10.64.0.32/28"));
     unlabelled(it, 2);
+}
+
+#[test]
+fn no_agent_is_restarted_that_is_told_that_a_slice_is_its_own() {
+    let mut snapshot = with_ranges();
+    let found = Difference {
+        kind: "slice-unknown-to-api",
+        subject: "node node1: block node1-10.8.0.0-26".into(),
+        problem: String::new(),
+        advice: String::new(),
+    };
+    let verdict = |snapshot: &Snapshot| plan(snapshot, [&found]).findings[0].plan.clone();
+    assert!(matches!(verdict(&snapshot), Verdict::Repair(_)));
+    let given = |given: &str| [(GIVEN.to_owned(), given.to_owned())];
+    let pool = &snapshot.ranges.slices[0];
+    let text = Given::of(pool).text();
+    snapshot.ranges.ledgers[2].annotations_mut().extend(given(&text));
+    assert!(matches!(verdict(&snapshot), Verdict::Heals(_)));
+    snapshot.ranges.ledgers[2].annotations_mut().extend(given(""));
+    assert!(matches!(verdict(&snapshot), Verdict::Repair(_)), "it was withdrawn");
 }
 
 #[test]

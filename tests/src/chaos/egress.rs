@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Handle;
 
-use tenure_tests::agent::Machine;
+use crate::agent::Machine;
 
 /// The hosts by their addresses.
 type Hosts = Arc<BTreeMap<IpAddr, NetworkNamespace>>;
