@@ -43,14 +43,13 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
-    /// Registered under the name of what moves.
-    pub(crate) fn registered(registry: &mut Registry, of: &str) -> Self {
-        let name = |what| format!("tenure_{of}_{what}");
+    /// Registered under these names: of how many there are, and of when the oldest began.
+    pub(crate) fn registered(registry: &mut Registry, [unfinished, oldest]: [&str; 2]) -> Self {
         Self {
-            unfinished: metric(registry, &name("moves"), "Moves that are not finished"),
+            unfinished: metric(registry, unfinished, "Moves that are not finished"),
             oldest: metric(
                 registry,
-                &name("move_oldest_start_seconds"),
+                oldest,
                 "When the leader first saw the oldest unfinished move, in seconds since 1970; 0 if there is none",
             ),
             since: Mutex::default(),
@@ -148,7 +147,10 @@ mod tests {
     #[test]
     fn a_move_counts_from_when_it_was_first_seen_until_it_is_finished() {
         let mut registry = Registry::default();
-        let moves = Moves::registered(&mut registry, "claim");
+        let moves = Moves::registered(
+            &mut registry,
+            ["tenure_claim_moves", "tenure_claim_move_oldest_start_seconds"],
+        );
         let at = |seconds| Timestamp::default().plus(Duration::from_secs(seconds));
         let told = || {
             let mut text = String::new();

@@ -36,7 +36,10 @@ impl ClaimMetrics {
                 "tenure_pool_claimed_addresses",
                 "Addresses of a pool that claims hold, or held while they cool, by state",
             ),
-            moves: Moves::registered(registry, "claim"),
+            moves: Moves::registered(
+                registry,
+                ["tenure_claim_moves", "tenure_claim_move_oldest_start_seconds"],
+            ),
         }
     }
 }

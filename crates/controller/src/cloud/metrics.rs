@@ -83,7 +83,10 @@ impl CloudMetrics {
                 "tenure_alias_ranges_wanted",
                 "Alias ranges that nodes want in all, and those of them that no machine has yet (waiting)",
             ),
-            moves: Moves::registered(registry, "alias"),
+            moves: Moves::registered(
+                registry,
+                ["tenure_alias_moves", "tenure_alias_move_oldest_start_seconds"],
+            ),
         }
     }
 }
