@@ -166,7 +166,8 @@ fn an_add_or_del_in_a_known_namespace_asks_the_api_server_nothing() {
     // The first one brings the block.
     machine.add(&machine.pod_in("quiet", "first"));
     let pods: Vec<_> = (0..20).map(|number| machine.pod_in("quiet", &format!("pod{number}"))).collect();
-    // What comes after the block (the request goes) has passed when nothing was said for a while.
+    // What comes after the block has passed when the request is gone and nothing was said for a while.
+    machine.until("the request to go", || cluster.requests_of(&machine.name).is_empty().then_some(()));
     let mut before = machine.gate.sent();
     machine.until("silence", || {
         std::thread::sleep(tenure_tests::agent::A_MOMENT * 3);
