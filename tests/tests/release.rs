@@ -48,6 +48,19 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
+/// What is seen on paper: a bold letter is typed twice, with a backspace between.
+fn plain(typed: &str) -> String {
+    let mut seen = String::new();
+    for letter in typed.chars() {
+        if letter == '\u{8}' {
+            seen.pop();
+        } else {
+            seen.push(letter);
+        }
+    }
+    seen
+}
+
 #[test]
 fn manual_pages_are_shown_without_a_complaint() {
     let (manual, mandoc) = (manual(), program(Program::Mandoc));
@@ -60,7 +73,7 @@ fn manual_pages_are_shown_without_a_complaint() {
         let lint = Command::new(&mandoc).args(["-T", "lint", "-W", "warning"]).arg(page).output().unwrap();
         let complaints = String::from_utf8(lint.stdout).unwrap();
         assert!(complaints.is_empty(), "{complaints}");
-        let shown = output(Command::new(&mandoc).args(["-T", "utf8"]).arg(page));
+        let shown = plain(&output(Command::new(&mandoc).args(["-T", "utf8"]).arg(page)));
         for part in ["NAME", "SYNOPSIS", "Tenure", "2023-11-14"] {
             assert!(shown.contains(part), "{}: no {part} in {shown}", page.display());
         }
