@@ -60,7 +60,8 @@ fn a_block_that_names_another_node_or_has_another_uid_is_never_handed_out_of_aga
         addresses[0].to_string().rsplit_once('.').unwrap().1.parse::<u8>().unwrap() / 16
     };
     assert_ne!(network(&first), network(&second));
-    // The block is made anew under the same name.
+    // The block is made anew under the same name; by us, for nobody requests one.
+    machine.until("the requests to go", || cluster.requests_of(&machine.name).is_empty().then_some(()));
     let mut block = cluster.blocks_of(&machine.name).remove(0);
     let gone = block.uid().unwrap();
     cluster.destroy_block(&block.name_any());
